@@ -1,0 +1,3 @@
+"""AutoDeploy: the open digital twin for training large language models."""
+
+__version__ = "0.1.0"

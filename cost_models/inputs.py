@@ -1,0 +1,329 @@
+"""The frozen value types that the cost models compute on.
+
+Units: seconds, bytes, FLOP; ``_frac`` in 0..1; a bare noun is a count.
+Axes: N strategies, S virtual stages, P pipeline ranks, K layer kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cost_models.errors import ConfigError
+
+# ---------------------------------------------------------------------------------------------------- model
+
+
+def _require(condition: bool, name: str, value: object, allowed: str, remedy: str = "") -> None:
+    if not condition:
+        raise ConfigError(name, value, allowed, remedy)
+
+
+ATTENTION_KINDS = ("softmax", "mla", "gated_delta", "lightning", "mamba")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """One token mixer. ``softmax`` is MHA/GQA/MQA by ``kv_heads``; ``window_tokens`` makes it sliding.
+
+    MLA uses the five ``*_rank`` / ``*_head_dim`` fields (``q_lora_rank`` 0: direct query projection).
+    Linear kinds: ``query_heads`` x ``head_dim`` are the keys, ``value_heads`` x ``v_head_dim`` the values,
+    ``state_dim`` the Mamba state, ``conv_kernel`` the short convolution.
+    """
+
+    kind: str = "softmax"
+    query_heads: int
+    kv_heads: int
+    head_dim: int  # query/key dimension per head (MLA: nope + rope)
+    v_head_dim: int
+    window_tokens: int = 0  # 0: full attention
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    qk_nope_head_dim: int = 0
+    qk_rope_head_dim: int = 0
+    value_heads: int = 0  # linear kinds only
+    state_dim: int = 0
+    state_groups: int = 0  # Mamba B/C groups
+    conv_kernel: int = 0
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: bool = False
+    output_gate: bool = False  # a sigmoid gate of the attention output's size, computed with the query projection
+
+    def __post_init__(self) -> None:
+        _require(self.kind in ATTENTION_KINDS, "Attention.kind", self.kind, f"one of {', '.join(ATTENTION_KINDS)}")
+        for name in ("query_heads", "kv_heads", "head_dim", "v_head_dim"):
+            _require(getattr(self, name) > 0, f"Attention.{name}", getattr(self, name), "a whole number > 0")
+        if self.kind == "softmax":
+            _require(
+                self.query_heads % self.kv_heads == 0,
+                "Attention.kv_heads", self.kv_heads, f"a divisor of query_heads ({self.query_heads})",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForward:
+    """Dense FFN (``experts`` 0) or mixture of experts. Widths are unsharded."""
+
+    width: int  # dense width, or the width of one routed expert
+    gated: bool = True
+    bias: bool = False
+    experts: int = 0
+    top_k: int = 0
+    shared_width: int = 0  # summed over shared experts
+    shared_gate: bool = False  # a learned h -> 1 gate on the shared expert (Qwen)
+    router_groups: int = 0  # node-limited / group-limited routing: groups of experts
+    router_top_groups: int = 0
+
+    def __post_init__(self) -> None:
+        _require(self.width >= 0, "FeedForward.width", self.width, "a whole number >= 0")
+        _require(self.experts >= 0, "FeedForward.experts", self.experts, "a whole number >= 0")
+        if self.experts:
+            _require(0 < self.top_k <= self.experts, "FeedForward.top_k", self.top_k, f"1..{self.experts} (experts)")
+
+    @property
+    def is_moe(self) -> bool:
+        return self.experts > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKind:
+    """One transformer block. A block may lack either half (hybrid models list them apart)."""
+
+    attention: Attention | None
+    feed_forward: FeedForward | None
+    norms: int = 2  # norm layers of the hidden size in the block (sandwich norm: 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A decoder-only model. ``layers`` are runs (kind, count) in order; MTP modules come on top of them."""
+
+    name: str
+    hidden: int
+    vocab: int
+    layers: tuple[tuple[LayerKind, int], ...]
+    tied_embeddings: bool = False
+    mtp_modules: int = 0
+    mtp_kind: LayerKind | None = None  # defaults to the last layer's kind
+    norm_bias: bool = False  # LayerNorm (weight and bias) instead of RMSNorm
+    learned_positions: int = 0  # rows of a learned position table
+    embedding_norm: bool = False
+    head_bias: bool = False
+    max_seq_length: int = 0  # 0: not stated
+    notes: tuple[str, ...] = ()  # what the parser ignored or guessed
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "vocab"):
+            _require(getattr(self, name) > 0, f"ModelSpec.{name}", getattr(self, name), "a whole number > 0")
+        _require(bool(self.layers), "ModelSpec.layers", self.layers, "at least one run of layers")
+        for _, count in self.layers:
+            _require(count > 0, "ModelSpec.layers.count", count, "a whole number > 0")
+
+    @property
+    def num_layers(self) -> int:
+        return sum(count for _, count in self.layers)
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The distinct layer kinds in order of first appearance, the MTP kind last if it is new. Length K."""
+        kinds = list(dict.fromkeys(kind for kind, _ in self.layers))
+        if self.mtp_modules and self.mtp_layer_kind not in kinds:
+            kinds.append(self.mtp_layer_kind)
+        return tuple(kinds)
+
+    @property
+    def mtp_layer_kind(self) -> LayerKind:
+        return self.mtp_kind or self.layers[-1][0]
+
+    def layer_sequence(self) -> tuple[int, ...]:
+        """Index into ``kinds`` of every decoder layer, in order. Length num_layers."""
+        index = {kind: i for i, kind in enumerate(self.kinds)}
+        return tuple(index[kind] for kind, count in self.layers for _ in range(count))
+
+    def parameters(self) -> int:
+        """Total parameters: both embedding matrices in (one if tied), MTP modules out."""
+        from cost_models.parameters import model_parameters
+
+        return model_parameters(self, active_only=False)
+
+    def active_parameters(self) -> int:
+        """Parameters that one token uses: top_k routed experts, both embedding matrices in, MTP out."""
+        from cost_models.parameters import model_parameters
+
+        return model_parameters(self, active_only=True)
+
+
+# ------------------------------------------------------------------------------------------------- hardware
+
+COLLECTIVE_OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmCurve:
+    """Seconds of a GEMM m x n x k of one dtype:
+
+    t0 + max(F_padded / (peak e_max g_tile) (1 + k0/k) (ceil(w)/w)^alpha, bytes / (bandwidth mem_eff)), w = tiles / units.
+    Fitted to measured tables; see hardware_profiles/README.md.
+    """
+
+    efficiency_max_frac: float
+    k_half: float  # k0: the depth at which efficiency is half of its limit
+    launch_s: float
+    wave_exponent: float
+    memory_efficiency_frac: float
+    small_tile_frac: float = 1.0  # g: efficiency of the 128x128 tile relative to the large ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedGemmCurve:
+    """t0 + max(F / (peak e_max) (1 + m_half / rows_per_expert), weight bytes / (bandwidth mem_eff))."""
+
+    efficiency_max_frac: float
+    rows_half: float
+    launch_s: float
+    memory_efficiency_frac: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCurve:
+    """Fused attention: rate = peak e_max / ((1 + s_half/S) (1 + tile_half/(B H S/128))), plus t0. FLOPs are causal-halved."""
+
+    forward_efficiency_frac: float
+    backward_efficiency_frac: float  # of backward FLOPs = 2.5 x forward
+    seq_half: float
+    tile_half: float
+    launch_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveCurve:
+    """t = latency_s + latency_per_rank_s (n-1) + W/B + ramp_sqrt_s sqrt(W/B), W = f S the bytes on the wire per card,
+    B = tier bandwidth x efficiency_frac (all-reduce with in-network reduction may exceed 1)."""
+
+    latency_s: float
+    efficiency_frac: float
+    ramp_sqrt_s: float = 0.0  # unit sqrt(s)
+    latency_per_rank_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """One level of the network, inside out."""
+
+    name: str
+    cards: int  # cards in one domain of this level; the outermost level: a number no cluster exceeds
+    bandwidth_bytes_per_s: float  # per card, one direction
+    curves: Mapping[str, CollectiveCurve]  # by COLLECTIVE_OPS
+
+    def __post_init__(self) -> None:
+        _require(self.bandwidth_bytes_per_s > 0, "Tier.bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, "a number > 0")
+        _require(self.cards > 0, "Tier.cards", self.cards, "a whole number > 0")
+        missing = [op for op in COLLECTIVE_OPS if op not in self.curves]
+        _require(not missing, "Tier.curves", missing, f"a curve for each of {', '.join(COLLECTIVE_OPS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One card (for two-die packages: one die), with curves measured on it or on a named relative."""
+
+    name: str
+    vendor: str  # nvidia | amd | ascend
+    peak_flop_per_s: Mapping[str, float]  # dense, by dtype: bf16, fp16, fp8, fp4, fp32
+    hbm_bytes: float
+    usable_bytes: float  # what a framework can reserve
+    hbm_bandwidth_bytes_per_s: float
+    compute_units: int
+    gemm: Mapping[str, GemmCurve]  # by dtype
+    grouped_gemm: Mapping[str, GroupedGemmCurve]  # by dtype
+    attention: Mapping[str, AttentionCurve]  # by kernel: flash1, flash2, flash3, cudnn, npu_flash, triton
+    memory_bound_frac: float  # share of HBM bandwidth that fused element-wise kernels reach
+    kernel_launch_s: float  # floor of one small kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overheads:
+    """What is neither computing nor communicating, and the memory outside tensors."""
+
+    step_s: float = 0.0  # fixed host time per step
+    micro_batch_s: float = 0.0  # host time per micro-batch and stage
+    layer_host_s: float = 0.0  # host time to issue one layer's kernels, forward (small steps are bound by it)
+    optimizer_bandwidth_frac: float = 0.6  # of HBM bandwidth, fused optimizer step
+    overlap_slowdown_frac: float = 0.0  # compute slows by this share while a collective runs beside it
+    straggler_frac_per_doubling: float = 0.0  # slowest-of-n: step grows by this share for each doubling of cards
+    context_bytes: float = 1.0e9  # driver context, kernels
+    communication_buffer_bytes: float = 0.4e9  # per communicator group in use
+    fragmentation_frac: float = 0.0  # of allocated bytes
+    host_link_bytes_per_s: float = 25e9  # card to host, for swap and offload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwareStack:
+    """What the training program does. A profile gives the default; a measured run states its own."""
+
+    attention_kernel: str = "flash2"  # unfused | fused_softmax | flash1 | flash2 | flash3 | cudnn | npu_flash | triton
+    fused_norm: bool = True
+    fused_rope: bool = True
+    fused_activation: bool = True  # bias-gelu or swiglu in one kernel
+    fused_cross_entropy: bool = False
+    fused_dropout: bool = True
+    grouped_gemm: bool = True
+    overlap_grad_reduce: bool = True
+    overlap_param_gather: bool = True
+    overlap_p2p: bool = True
+    overlap_tp: bool = False
+    overlap_ep: bool = False  # expert communication under computing
+    scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
+    wgrad_accumulation_fused: bool = True
+    cuda_graphs: bool = False
+    compiled: bool = False  # torch.compile or equivalent
+    dropout: bool = False
+    forced_balance: bool = False  # routing forced to be balanced, or padded to capacity 1
+    moe_capacity_factor: float = 0.0  # 0: dropless
+    fsdp: bool = False
+    head_sharded_over_tp: bool = True  # logits divided by TP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareProfile:
+    name: str
+    device: Device
+    tiers: tuple[Tier, ...]  # inside out
+    overheads: Overheads = field(default_factory=Overheads)
+    stack: SoftwareStack = field(default_factory=SoftwareStack)
+    cards_per_node: int = 8
+    backend: str = "megatron"
+    sha256: str = ""
+    expert_imbalance: float = 1.0  # default max/mean card load of real (unforced) routing
+
+    @property
+    def usable_bytes(self) -> float:
+        return self.device.usable_bytes
+
+
+# ------------------------------------------------------------------------------------------------- workload
+
+PRECISIONS = ("bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What one step trains, and in which numbers."""
+
+    seq_length: int
+    global_batch: int  # sequences
+    precision: str = "bf16"  # of the GEMMs
+    fp8_recipe: str = ""  # delayed | tensorwise | blockwise | mxfp8 | rowwise
+    weight_bytes: float = 2.0
+    grad_bytes: float = 4.0  # accumulation buffer
+    grad_reduce_bytes: float = 4.0  # on the wire
+    optimizer_bytes: float = 12.0  # fp32 master + two moments
+    expert_imbalance: float = 1.0  # max/mean load of an expert rank
+    attention_mask: str = "causal"  # causal | full
+    stack: SoftwareStack = field(default_factory=SoftwareStack)
+
+    def __post_init__(self) -> None:
+        for name in ("seq_length", "global_batch"):
+            _require(getattr(self, name) > 0, f"Workload.{name}", getattr(self, name), "a whole number > 0")
+        _require(self.precision in PRECISIONS, "Workload.precision", self.precision, f"one of {', '.join(PRECISIONS)}")
+        _require(self.expert_imbalance >= 1.0, "Workload.expert_imbalance", self.expert_imbalance, "a number >= 1")
