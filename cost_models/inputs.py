@@ -247,7 +247,7 @@ class Overheads:
 
     step_s: float = 0.0  # fixed host time per step
     micro_batch_s: float = 0.0  # host time per micro-batch and stage
-    layer_host_s: float = 0.0  # host time to issue one layer's kernels, forward (small steps are bound by it)
+    host_kernel_s: float = 0.0  # host time to issue one kernel (small steps are bound by it)
     optimizer_bandwidth_frac: float = 0.6  # of HBM bandwidth, fused optimizer step
     overlap_slowdown_frac: float = 0.0  # compute slows by this share while a collective runs beside it
     straggler_frac_per_doubling: float = 0.0  # slowest-of-n: step grows by this share for each doubling of cards
