@@ -173,6 +173,10 @@ class GemmCurve:
     wave_exponent: float
     memory_efficiency_frac: float
     small_tile_frac: float = 1.0  # g: efficiency of the 128x128 tile relative to the large ones
+    large_tile: bool = False  # a 256x256 tile exists beside 128x128, 128x256, 256x128 (Blackwell)
+    dgrad_frac: float = 1.0  # efficiency of the input-gradient GEMM relative to forward
+    wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
+    quantize_memory_frac: float = 0.0  # fp8: quantising the input costs 3 m k bytes at this share of bandwidth; 0: not in t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +187,8 @@ class GroupedGemmCurve:
     rows_half: float
     launch_s: float
     memory_efficiency_frac: float
+    dgrad_frac: float = 1.0  # efficiency of the input-gradient GEMM relative to forward
+    wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +200,7 @@ class AttentionCurve:
     seq_half: float
     tile_half: float
     launch_s: float
+    head_dim_frac: Mapping[int, float] = field(default_factory=dict)  # rate relative to head dim 128; interpolate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +212,8 @@ class CollectiveCurve:
     efficiency_frac: float
     ramp_sqrt_s: float = 0.0  # unit sqrt(s)
     latency_per_rank_s: float = 0.0
+    in_network_ranks: int = 0  # from this group size on the switch reduces (NVLS); 0: never
+    in_network_efficiency_frac: float = 0.0  # efficiency_frac of those groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +224,7 @@ class Tier:
     cards: int  # cards in one domain of this level; the outermost level: a number no cluster exceeds
     bandwidth_bytes_per_s: float  # per card, one direction
     curves: Mapping[str, CollectiveCurve]  # by COLLECTIVE_OPS
+    full_mesh: bool = False  # one link per pair: n of the domain's cards have (n-1)/(cards-1) of the bandwidth
 
     def __post_init__(self) -> None:
         _require(self.bandwidth_bytes_per_s > 0, "Tier.bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, "a number > 0")
@@ -295,6 +305,7 @@ class HardwareProfile:
     backend: str = "megatron"
     sha256: str = ""
     expert_imbalance: float = 1.0  # default max/mean card load of real (unforced) routing
+    price_per_card_hour_usd: float = 0.0  # 0: not stated
 
     @property
     def usable_bytes(self) -> float:
