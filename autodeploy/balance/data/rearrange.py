@@ -1,0 +1,156 @@
+"""The whole of D: lengths in, the order of every rank out, with the imbalance before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autodeploy.balance.data.assign import assign_batches
+from autodeploy.balance.data.cost import SampleCost
+from autodeploy.balance.data.imbalance import Imbalance, measure_imbalance
+from autodeploy.balance.data.lengths import check_fits, check_lengths
+from autodeploy.balance.data.packing import first_fit_decreasing
+from autodeploy.errors import InputError
+
+PACKINGS = ("none", "ffd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShape:
+    """One global batch: ``ranks * micro_batches * micro_batch`` places for samples."""
+
+    ranks: int  # data-parallel ranks, R
+    ep_ranks: int = 1  # data-parallel ranks that one expert-parallel group spans, E
+    micro_batches: int = 0  # J; 0: one global batch holds the whole input
+    micro_batch: int = 1  # samples a micro-batch, K
+
+    def __post_init__(self) -> None:
+        for name, least in (("ranks", 1), ("ep_ranks", 1), ("micro_batches", 0), ("micro_batch", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"BatchShape.{name}", getattr(self, name), f"a whole number >= {least}")
+        if self.ranks % self.ep_ranks:
+            raise InputError(
+                "BatchShape.ep_ranks", self.ep_ranks, f"a divisor of the {self.ranks} data-parallel ranks",
+                "give the data-parallel ranks that one expert-parallel group spans: EP * ETP / TP",
+            )
+
+    def micro_batches_for(self, samples: int) -> int:
+        return self.micro_batches or max(1, -(-samples // (self.ranks * self.micro_batch)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """The training sequences, in order of arrival. ``of_document`` [D] says where each document went."""
+
+    tokens: np.ndarray  # int64 [N]
+    squares: np.ndarray  # int64 [N], sum of squared document lengths
+    of_document: np.ndarray  # int64 [D]
+    batch_starts: np.ndarray  # int64 [B + 1], samples of batch b are batch_starts[b] : batch_starts[b + 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlan:
+    """``order`` and ``order_before`` [B, R, J, K]: sample ids, -1 an empty place."""
+
+    shape: BatchShape
+    samples: Samples
+    cost_s: np.ndarray  # [N]
+    order: np.ndarray
+    order_before: np.ndarray
+    before: Imbalance
+    after: Imbalance
+
+
+def rearrange(
+    lengths: np.ndarray, sequence_length: int, shape: BatchShape, cost: SampleCost, packing: str = "none"
+) -> DataPlan:
+    """Assign samples to ranks and micro-batches within each global batch; no sample leaves its batch.
+
+    ``before`` is the same samples in order of arrival, dealt as Megatron's sampler deals them. ``ffd`` packs
+    the documents of each batch; what does not fit waits for the next batch.
+    """
+    lengths = check_lengths(lengths)
+    if sequence_length < 1:
+        raise InputError("sequence_length", sequence_length, "a whole number >= 1")
+    if packing not in PACKINGS:
+        raise InputError("packing", packing, f"one of {', '.join(PACKINGS)}")
+    check_fits(lengths, sequence_length)
+    samples = _make_samples(lengths, sequence_length, shape, packing)
+    cost_s = cost.seconds(samples.tokens, samples.squares)
+    ids = _dealt(samples, shape)
+    chosen = assign_batches(
+        np.append(cost_s, 0.0)[ids.reshape(len(ids), -1)], shape.ranks, shape.ep_ranks, ids.shape[1], shape.micro_batch
+    )
+    order = np.take_along_axis(ids.reshape(len(ids), -1), chosen.reshape(len(ids), -1), axis=1).reshape(chosen.shape)
+    order_before = np.moveaxis(ids, 1, 2)  # [B, J, R, K] -> [B, R, J, K]
+    return DataPlan(
+        shape=shape, samples=samples, cost_s=cost_s, order=order, order_before=order_before,
+        before=measure_imbalance(order_before, cost_s, shape.ep_ranks),
+        after=measure_imbalance(order, cost_s, shape.ep_ranks),
+    )
+
+
+def _dealt(samples: Samples, shape: BatchShape) -> np.ndarray:
+    """Sample ids [B, J, R, K] in order of arrival: micro-batch by micro-batch, rank by rank; -1 where none is left.
+
+    Source: Megatron-LM, megatron/legacy/data/data_samplers.py, MegatronPretrainingSampler.
+    """
+    counts = np.diff(samples.batch_starts)
+    micro_batches = shape.micro_batches_for(int(counts.max()))
+    position = np.arange(micro_batches * shape.ranks * shape.micro_batch)
+    ids = np.where(position < counts[:, None], samples.batch_starts[:-1, None] + position, -1)
+    return ids.reshape(len(counts), micro_batches, shape.ranks, shape.micro_batch)
+
+
+def _make_samples(lengths: np.ndarray, sequence_length: int, shape: BatchShape, packing: str) -> Samples:
+    slots = shape.ranks * shape.micro_batches * shape.micro_batch  # 0: one batch
+    if packing == "none":
+        count = lengths.size
+        starts = np.append(np.arange(0, count, slots or count), count)
+        return Samples(
+            tokens=lengths, squares=lengths**2, of_document=np.arange(count), batch_starts=starts
+        )
+    of_document = np.empty(lengths.size, dtype=np.int64)
+    starts_list = [0]
+    for documents, sequence in _packed_batches(lengths, sequence_length, slots):
+        of_document[documents] = starts_list[-1] + _by_arrival(sequence)
+        starts_list.append(starts_list[-1] + int(sequence.max()) + 1)
+    total = starts_list[-1]
+    return Samples(
+        tokens=np.bincount(of_document, weights=lengths, minlength=total).astype(np.int64),
+        squares=np.bincount(of_document, weights=lengths.astype(float) ** 2, minlength=total).astype(np.int64),
+        of_document=of_document, batch_starts=np.array(starts_list),
+    )
+
+
+def _packed_batches(lengths: np.ndarray, capacity: int, slots: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(documents, sequence of each) of each batch, at most ``slots`` sequences; the emptiest wait for the next."""
+    if slots == 0:
+        yield np.arange(lengths.size), first_fit_decreasing(lengths, capacity)
+        return
+    total = np.cumsum(lengths)
+    waiting, taken = np.empty(0, dtype=np.int64), 0
+    while taken < lengths.size or waiting.size:
+        room = slots * capacity - int(lengths[waiting].sum()) + (int(total[taken - 1]) if taken else 0)
+        end = max(taken, int(np.searchsorted(total, room, side="right")))
+        if end == taken and not waiting.size:
+            end = taken + 1
+        documents = np.concatenate([waiting, np.arange(taken, end)])
+        sequence = first_fit_decreasing(lengths[documents], capacity)
+        fill = np.bincount(sequence, weights=lengths[documents])
+        keep = np.zeros(fill.size, dtype=bool)
+        keep[np.argsort(-fill, kind="stable")[:slots]] = True
+        renumber = np.cumsum(keep) - 1
+        kept = keep[sequence]
+        yield documents[kept], renumber[sequence[kept]]
+        waiting, taken = documents[~kept], end
+
+
+def _by_arrival(sequence: np.ndarray) -> np.ndarray:
+    """Sequences renumbered by their first document, so that ``before`` is not sorted by length."""
+    _, first = np.unique(sequence, return_index=True)
+    rank = np.empty(first.size, dtype=np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
+    return rank[sequence]
