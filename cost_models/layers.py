@@ -1,0 +1,148 @@
+"""What one layer of each kind, and the ends of the model, do on a card: the list of their operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.attention_layers import BF16, FULL, NORM, attention_ops
+from cost_models.dims import Core
+from cost_models.feedforward_layers import feed_forward_ops
+from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.operators import Collective, Gemm, LayerOps, MemoryBound, Saved
+from cost_models.parameters import embedding_parameters, layer_parameters, mtp_parameters, padded_vocab
+from cost_models.strategies import F64
+
+
+def _merge(target: LayerOps, source: LayerOps) -> None:
+    target.computes += source.computes
+    target.collectives += source.collectives
+    target.saved += source.saved
+
+
+def norm_op(model: ModelSpec, workload: Workload, tokens: F64, modules: int) -> MemoryBound:
+    """One norm of the hidden size. Unfused: cast, square, mean, scale, cast, weight as separate passes."""
+    fused = workload.stack.fused_norm or workload.stack.compiled
+    forward, backward = (4.0, 6.0) if fused else (26.0, 40.0)
+    kernels = (1.0, 2.0) if fused else (7.0, 12.0)
+    elements = tokens * model.hidden
+    return MemoryBound(name="norm", forward_bytes=forward * elements, backward_bytes=backward * elements,
+                       forward_kernels=kernels[0], backward_kernels=kernels[1], modules=modules)  # fmt: skip
+
+
+def residual_op(model: ModelSpec, workload: Workload, core: Core) -> MemoryBound:
+    """Bias, dropout and residual add; backward also sums the two gradient branches."""
+    elements = core.tokens_norm * model.hidden
+    if workload.stack.dropout:
+        forward, backward, kernels = (7.0, 11.0, 1.0) if workload.stack.fused_dropout else (13.0, 15.0, 3.0)
+    else:
+        forward, backward, kernels = 6.0, 6.0, 1.0
+    return MemoryBound(name="residual", forward_bytes=forward * elements, backward_bytes=backward * elements,
+                       forward_kernels=kernels, backward_kernels=kernels, modules=FULL)  # fmt: skip
+
+
+def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
+    """One transformer block: norms, halves, residuals, and the parameters that a card holds."""
+    ops = LayerOps()
+    elements = core.tokens_norm * model.hidden
+    halves = [half for half in (kind.attention, kind.feed_forward) if half is not None]
+    if kind.attention is not None:
+        _merge(ops, attention_ops(kind.attention, model, workload, core))
+    if kind.feed_forward is not None:
+        _merge(ops, feed_forward_ops(kind.feed_forward, model, workload, core))
+    for i in range(kind.norms):
+        ops.add(norm_op(model, workload, core.tokens_norm, NORM))
+        # The first norm's input is the layer's input, which even full recompute keeps.
+        ops.add(Saved(name="norm_input", size_bytes=BF16 * elements, modules=0 if i == 0 else FULL))
+        if i < len(halves):
+            ops.add(Saved(name="norm_output", size_bytes=BF16 * elements, modules=NORM))
+    for _ in halves:
+        ops.add(residual_op(model, workload, core))
+        if workload.stack.dropout:
+            ops.add(Saved(name="dropout_mask", size_bytes=elements, modules=FULL))
+    parameters = layer_parameters(kind, model.hidden, model.norm_bias)
+    ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
+    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    return ops
+
+
+def embedding_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
+    """Vocabulary-parallel lookup, its reduction over TP, positions and dropout."""
+    ops, h = LayerOps(), float(model.hidden)
+    elements = core.tokens * h
+    ops.add(MemoryBound(name="embedding", forward_bytes=4.0 * elements, backward_bytes=8.0 * elements, forward_kernels=4,
+                        backward_kernels=4, family="embedding"))  # fmt: skip
+    wide = core.tp > 1
+    sp = core.sequence_parallel
+    size = BF16 * elements
+    ops.add(
+        Collective(name="embedding_reduce", op="all_reduce", group="tp", forward_bytes=np.where(wide & ~sp, size, 0.0),
+                   backward_bytes=np.zeros_like(size)),
+        Collective(name="embedding_scatter", op="reduce_scatter", group="tp", forward_bytes=np.where(wide & sp, size, 0.0),
+                   backward_bytes=np.where(wide & sp, size, 0.0), backward_op="all_gather"),
+    )  # fmt: skip
+    if workload.stack.dropout:
+        ops.add(
+            MemoryBound(name="embedding_dropout", forward_bytes=5.0 * core.tokens_norm * h,
+                        backward_bytes=5.0 * core.tokens_norm * h, family="embedding"),
+            Saved(name="embedding_mask", size_bytes=core.tokens_norm * h),
+        )  # fmt: skip
+    ops.dense_parameters = _vocab_rows(model, core) * h + model.learned_positions * h
+    return ops
+
+
+def head_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
+    """Final norm, logits and cross-entropy. Unfused cross-entropy works on an fp32 copy of the logits."""
+    ops, h = LayerOps(), float(model.hidden)
+    vocab = _vocab_rows(model, core) if workload.stack.head_sharded_over_tp else np.full_like(core.tp, model.vocab)
+    logits = core.tokens * vocab
+    fused = workload.stack.fused_cross_entropy
+    # bf16 logits cast to fp32, maximum, exponent and sum, pick, divide; backward writes the gradient and casts it back.
+    forward, backward, kernels = (6.0, 6.0, 3.0) if fused else (26.0, 14.0, 9.0)
+    ops.add(
+        norm_op(model, workload, core.tokens_norm, 0),
+        Gemm(name="head", rows=core.tokens, cols=vocab, depth=np.full_like(core.tp, h), family="head"),
+        MemoryBound(name="cross_entropy", forward_bytes=forward * logits, backward_bytes=backward * logits,
+                    forward_kernels=kernels, backward_kernels=3, family="head"),
+        Saved(name="norm_input", size_bytes=2 * BF16 * core.tokens_norm * h),
+        Saved(name="logits", size_bytes=(2.0 if fused else 4.0) * logits),
+    )  # fmt: skip
+    wide, sp = core.tp > 1, core.sequence_parallel
+    size = BF16 * core.tokens * h
+    ops.add(
+        Collective(name="head_gather", op="all_gather", group="tp", forward_bytes=np.where(wide & sp, size, 0.0),
+                   backward_bytes=np.where(wide & sp, size, 0.0), backward_op="reduce_scatter"),
+        Collective(name="head_reduce", op="all_reduce", group="tp", forward_bytes=np.zeros_like(size),
+                   backward_bytes=np.where(wide & ~sp, size, 0.0)),
+        # maximum, predicted logit and sum of exponents: three fp32 values per token
+        Collective(name="cross_entropy_reduce", op="all_reduce", group="tp",
+                   forward_bytes=np.where(wide, 3 * 4.0 * core.tokens, 0.0), backward_bytes=np.zeros_like(size)),
+    )  # fmt: skip
+    ops.dense_parameters = _vocab_rows(model, core) * h + h
+    return ops
+
+
+def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
+    """One multi-token-prediction module: projection 2h -> h, a block of its kind, and its own pass through the head."""
+    ops = layer_ops(model.mtp_layer_kind, model, workload, core)
+    h = np.full_like(core.tp, model.hidden)
+    ops.add(
+        Gemm(name="mtp_projection", rows=core.tokens, cols=h / core.tp, depth=2 * h),
+        norm_op(model, workload, core.tokens_norm, 0),
+        norm_op(model, workload, core.tokens_norm, 0),
+        Saved(name="mtp_projection", size_bytes=BF16 * core.tokens_norm * 4 * model.hidden),
+    )
+    head = head_ops(model, workload, core)
+    _merge(ops, head)
+    parameters = mtp_parameters(model)
+    ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
+    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    return ops
+
+
+def _vocab_rows(model: ModelSpec, core: Core) -> F64:
+    tp = core.tp.astype(int)
+    sizes = {int(t): padded_vocab(model.vocab, int(t)) for t in np.unique(tp)}
+    return np.array([sizes[int(t)] / t for t in tp], dtype=float)
+
+
+__all__ = ["embedding_ops", "head_ops", "layer_ops", "mtp_ops", "embedding_parameters"]
