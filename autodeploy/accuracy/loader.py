@@ -1,0 +1,175 @@
+"""Measured runs: a folder of CSV files, one row per run, and one ``models.yaml`` with their model shapes.
+
+The columns are explained in ``runs/README.md``. An empty cell was not stated by the source and is None here.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from autodeploy.errors import InputError
+
+EIGHT_BIT_PREFIXES = ("fp8", "mxfp8", "nvfp4", "fp4")  # reported together as "fp8": every 8- and 4-bit recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One measured run, as published; field names are the CSV's columns."""
+
+    id: str
+    group: str
+    family: str
+    source: str
+    model: str
+    kind: str
+    complete: bool
+    device: str
+    suspect: str | None = None
+    missing: str | None = None
+    seq_length: int | None = None
+    num_devices: int | None = None
+    devices_per_node: int | None = None
+    network: str | None = None
+    tp: int | None = None
+    pp: int | None = None
+    vpp: int | None = None
+    cp: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    dp: int | None = None
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    sequence_parallel: bool | None = None
+    recompute: str | None = None
+    recompute_modules: str | None = None
+    zero_stage: int | None = None
+    fsdp: bool | None = None
+    precision: str | None = None
+    schedule: str | None = None
+    attention_kernel: str | None = None
+    tp_overlap: bool | None = None
+    grad_reduce_overlap: bool | None = None
+    param_gather_overlap: bool | None = None
+    p2p_overlap: bool | None = None
+    ep_overlap: bool | None = None
+    moe_dispatcher: str | None = None
+    moe_capacity_factor: float | None = None
+    routing: str | None = None
+    pipeline_layout: str | None = None
+    cuda_graph: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    step_time_s: float | None = None
+    step_time_from: str | None = None
+    uncertainty_frac: float | None = None
+    tflops_per_device: float | None = None
+    mfu: float | None = None
+    flops_convention: str | None = None
+    peak_memory_gib: float | None = None
+    memory_kind: str | None = None
+    oom: bool | None = None
+    peer: str | None = None
+    peer_step_time_s: float | None = None
+    peer_memory_gib: float | None = None
+    notes: str | None = None
+
+    @property
+    def precision_class(self) -> str:
+        """``fp8`` for every 8- and 4-bit recipe, else ``bf16``."""
+        return "fp8" if (self.precision or "").startswith(EIGHT_BIT_PREFIXES) else "bf16"
+
+    @property
+    def report_group(self) -> str:
+        """Source / precision: the unit of the accuracy table."""
+        return f"{self.group}/{self.precision_class}"
+
+    @property
+    def gated(self) -> bool:
+        """Complete and without a ``suspect`` mark: what the gates are over."""
+        return self.complete and not self.suspect
+
+
+@dataclass(frozen=True, slots=True)
+class RunSet:
+    """The runs of one folder and the shapes of the models they trained."""
+
+    runs: tuple[Run, ...]
+    models: Mapping[str, Mapping[str, Any]]
+
+
+_RUN = TypeAdapter(Run)
+
+
+def shipped_runs() -> Path:
+    """The folder of published runs that ships with the package."""
+    return Path(str(resources.files("autodeploy.accuracy") / "runs"))
+
+
+def read_runs(folder: Path | None = None) -> RunSet:
+    """Every row of every CSV file in ``folder`` (default: the shipped runs), and its ``models.yaml``."""
+    folder = folder or shipped_runs()
+    if not folder.is_dir():
+        raise InputError("RUNS", str(folder), "a folder of CSV files with a models.yaml")
+    files = sorted(folder.glob("*.csv"))
+    if not files:
+        raise InputError("RUNS", str(folder), "a folder with at least one CSV file", "see the README of the shipped runs")
+    models_file = folder / "models.yaml"
+    if not models_file.is_file():
+        raise InputError("RUNS", str(folder), "a folder with a models.yaml beside the CSV files", "add the model shapes")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    models = yaml.load(models_file.read_text(encoding="utf-8"), Loader=loader)
+    runs = tuple(run for file in files for run in _read_file(file))
+    _check(runs, models)
+    return RunSet(runs, models)
+
+
+def merge(sets: list[RunSet]) -> RunSet:
+    """One set; ids must stay unique."""
+    models: dict[str, Mapping[str, Any]] = {}
+    for each in sets:
+        models.update(each.models)
+    runs = tuple(run for each in sets for run in each.runs)
+    _check(runs, models)
+    return RunSet(runs, models)
+
+
+def _read_file(file: Path) -> list[Run]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return [parse_row(row, f"{file.name} line {line}") for line, row in enumerate(csv.DictReader(stream), start=2)]
+
+
+def parse_row(row: Mapping[str, str], where: str = "row") -> Run:
+    """One CSV row, validated."""
+    cells: dict[str, Any] = {name: value for name, value in row.items() if value not in ("", None)}
+    if "extra" in cells:
+        try:
+            cells["extra"] = json.loads(cells["extra"])
+        except json.JSONDecodeError as error:
+            raise InputError(f"{where}: extra", cells["extra"], "a JSON object") from error
+    unknown = [name for name in cells if name not in Run.__dataclass_fields__]
+    if unknown:
+        raise InputError(f"{where}: column", unknown[0], "a column of the reference runs", "see the README of the shipped runs")
+    try:
+        return _RUN.validate_python(cells)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{where}: {name}", cells.get(name), first["msg"]) from error
+
+
+def _check(runs: tuple[Run, ...], models: Mapping[str, Any]) -> None:
+    seen: set[str] = set()
+    for run in runs:
+        if run.id in seen:
+            raise InputError("id", run.id, "unique over all CSV files")
+        seen.add(run.id)
+        if run.model not in models:
+            raise InputError(f"{run.id}: model", run.model, "a key of models.yaml", "add its shape there")
