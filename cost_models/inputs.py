@@ -176,7 +176,7 @@ class GemmCurve:
     large_tile: bool = False  # a 256x256 tile exists beside 128x128, 128x256, 256x128 (Blackwell)
     dgrad_frac: float = 1.0  # efficiency of the input-gradient GEMM relative to forward
     wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
-    quantize_memory_frac: float = 0.0  # fp8: quantising the input costs 3 m k bytes at this share of bandwidth; 0: not in t
+    quantize_memory_frac: float = 0.0  # fp8: quantising the input is 3 m k bytes at this share of bandwidth; 0: left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

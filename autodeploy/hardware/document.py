@@ -1,0 +1,93 @@
+"""A profile file as a plain document: read, inherited, and freed of its sources."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autodeploy.errors import InputError
+from autodeploy.hardware.library import find_profile
+
+Document = dict[str, Any]
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MAX_DEPTH = 4  # of `extends`
+
+PROVENANCE_KEYS = frozenset({
+    "source", "sources", "confidence", "note", "notes", "data", "rows", "derived", "median_ape_frac", "p90_ape_frac",
+    "held_out_median_ape_frac", "held_out_p90_ape_frac", "held_out_rows", "at_bound",
+})
+"""Keys that say where a number comes from and how good it is. They may stand in any section and are not computed on."""
+
+
+def parse_yaml(path: Path) -> tuple[Document, str]:
+    """The mapping in a YAML file, and the sha256 of its bytes."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError("hardware", str(path), "a readable YAML file", error.strerror or "") from error
+    try:
+        document = yaml.load(raw.decode("utf-8"), Loader=_LOADER)
+    except UnicodeDecodeError as error:
+        raise InputError("hardware", str(path), "a text file in UTF-8", "this one is binary") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        raise InputError("hardware", str(path), "a complete YAML file", f"{where}{problem}".replace("\n", " ")) from error
+    if not isinstance(document, dict):
+        raise InputError("hardware", str(path), "a mapping of sections", "see docs/hardware.md for an example")
+    return document, hashlib.sha256(raw).hexdigest()
+
+
+def read_document(path: Path, depth: int = 0) -> tuple[Document, str]:
+    """The file with what it ``extends`` merged in. The hash covers the whole chain."""
+    document, sha256 = parse_yaml(path)
+    base_name = document.pop("extends", None)
+    if base_name is None:
+        return document, sha256
+    if depth >= _MAX_DEPTH:
+        raise InputError("extends", base_name, f"a chain of at most {_MAX_DEPTH} files", "a file extends itself?")
+    base, base_sha256 = read_document(_base_path(str(base_name), path.parent), depth + 1)
+    base.pop("aliases", None)
+    return merge(base, document), hashlib.sha256((sha256 + base_sha256).encode()).hexdigest()
+
+
+def _base_path(name: str, folder: Path) -> Path:
+    beside = folder / name
+    return beside if name.endswith((".yaml", ".yml")) and beside.is_file() else find_profile(name)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
+    """``over`` on top of ``base``, section by section. ``null`` removes a key. A sourced value is replaced whole."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict) and isinstance(below, dict) and "value" not in value and "value" not in below:
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def plain(node: Any) -> Any:
+    """The document without provenance: ``{value: 8, source: ...}`` becomes 8, and provenance keys go."""
+    if isinstance(node, dict):
+        if "value" in node:
+            _check_sourced_value(node)
+            return node["value"]
+        return {key: plain(value) for key, value in node.items() if key not in PROVENANCE_KEYS}
+    return node
+
+
+def _check_sourced_value(node: Mapping[str, Any]) -> None:
+    unknown = [key for key in node if key != "value" and key not in PROVENANCE_KEYS]
+    if unknown:
+        allowed = "value, source, confidence or note beside a value"
+        raise InputError(str(unknown[0]), node[unknown[0]], allowed, "remove it")

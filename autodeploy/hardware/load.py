@@ -1,0 +1,39 @@
+"""``load_hardware``: a name, an alias or a path becomes a ``HardwareProfile``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from autodeploy.errors import InputError
+from autodeploy.hardware.build import build_profile
+from autodeploy.hardware.document import plain, read_document
+from autodeploy.hardware.library import find_profile
+from cost_models.inputs import HardwareProfile
+
+
+def load_hardware(name_or_path: str | Path) -> HardwareProfile:
+    """The profile of a shipped name or alias, or of a YAML file.
+
+    Shipped files are trusted (a test validates them all), others go through the schema first. Bad input raises
+    InputError: one line with field, value, what is allowed and the remedy.
+    """
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file():
+        return _load_file(Path(name_or_path))
+    return _load_shipped(find_profile(text))
+
+
+@lru_cache(maxsize=32)
+def _load_shipped(path: Path) -> HardwareProfile:
+    document, sha256 = read_document(path)
+    return build_profile(plain(document), sha256)
+
+
+def _load_file(path: Path) -> HardwareProfile:
+    if path.is_dir():
+        raise InputError("hardware", str(path), "a YAML file", "this is a folder")
+    document, sha256 = read_document(path)
+    from autodeploy.hardware.schema import validate  # pydantic: only where a user's file needs it
+
+    return build_profile(validate(plain(document)), sha256)
