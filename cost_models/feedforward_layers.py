@@ -85,7 +85,7 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
         Saved(name="experts_up", size_bytes=BF16 * received * up, modules=MOE),
         Saved(name="experts_activation", size_bytes=BF16 * received * f, modules=MOE_ACT),
     )  # fmt: skip
-    _dispatch(ops, core, sent * h * BF16, imbalance)
+    _dispatch(ops, ffn, core, sent * h * BF16, imbalance)
     if ffn.shared_width:
         _dense_ops(ops, float(ffn.shared_width), ffn.gated, model, workload, core, MOE, "shared_experts")
         size = core.tokens * h * BF16
@@ -118,12 +118,12 @@ def _token_moves(ops: LayerOps, tokens: F64, sent: F64, received: F64, h: float)
     )  # fmt: skip
 
 
-def _dispatch(ops: LayerOps, core: Core, sent_bytes: F64, imbalance: float) -> None:
+def _dispatch(ops: LayerOps, ffn: FeedForward, core: Core, sent_bytes: F64, imbalance: float) -> None:
     """Dispatch and combine over EP; the busiest rank receives ``imbalance`` times the mean. ETP gathers its rows."""
     size = np.where(core.ep > 1, sent_bytes * imbalance, 0.0)
     for name in ("dispatch", "combine"):
         ops.add(Collective(name=name, op="dispatch", group="ep", forward_bytes=size, backward_bytes=size, modules=MOE,
-                           family="ep_comm"))  # fmt: skip
+                           family="ep_comm", feed_forward=ffn))  # fmt: skip
     if (core.etp > 1).any():
         gathered = np.where(core.etp > 1, sent_bytes * imbalance * core.etp, 0.0)
         ops.add(

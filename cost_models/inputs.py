@@ -282,6 +282,8 @@ class SoftwareStack:
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False
+    async_tp_backward: bool = True  # backward TP all-reduce or reduce-scatter runs under the weight gradient
+    hierarchical_chunks: int = 1  # hierarchical all-to-all: 1 in series, more: the two steps pipelined over so many chunks
     overlap_ep: bool = False  # expert communication under computing
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cost_models.inputs import FeedForward
 from cost_models.strategies import F64
 
 
@@ -68,7 +69,7 @@ class MemoryBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """Communication inside a layer. ``overlap`` names the stack flag that hides it: "", "gemm_dgrad", "gemm_wgrad", "cp"."""
+    """Communication inside a layer. ``backward_overlap`` names what its backward half runs under: "", "dgrad", "wgrad"."""
 
     name: str
     op: str  # all_reduce | all_gather | reduce_scatter | all_to_all | dispatch
@@ -77,8 +78,9 @@ class Collective:
     backward_bytes: F64
     modules: int = 0
     family: str = "tp_comm"
-    backward_overlap: str = ""  # "wgrad": hidden under the weight-gradient products
+    backward_overlap: str = ""
     backward_op: str = ""  # defaults to op
+    feed_forward: FeedForward | None = None  # dispatch only: top-k and experts decide how many copies cross a node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
