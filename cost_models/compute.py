@@ -1,0 +1,145 @@
+"""Operators -> seconds on one card: GEMM, grouped GEMM, fused attention, memory-bound steps.
+
+Axis U core points. A price has three parts: forward, backward with respect to the input, and to the weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.inputs import Device, GemmCurve
+from cost_models.operators import FusedAttention, Gemm, GroupedGemm, MemoryBound
+from cost_models.strategies import F64
+
+FP8_PRECISIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "mxfp8": "fp8_block", "nvfp4": "fp4"}
+SQUARE_TILES = ((128, 128), (128, 256), (256, 128))
+BACKWARD_ATTENTION_FLOP = 2.5  # recomputed scores, dV, dP, dQ, dK against two products forward (FlashAttention-2, section 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Seconds of one operator and the kernels it launches, arrays [U] or scalars."""
+
+    forward_s: F64
+    backward_input_s: F64
+    backward_weight_s: F64
+    forward_kernels: float
+    backward_kernels: float
+
+
+def matmul_dtype(precision: str, device: Device) -> str:
+    """The dtype whose GEMM curve prices the weight products; falls back to the widest measured one."""
+    wanted = FP8_PRECISIONS.get(precision, precision)
+    for dtype in (wanted, "fp8", "bf16"):
+        if dtype in device.gemm and (dtype != "fp8" or wanted not in ("bf16", "fp16")):
+            return dtype
+    return "fp16" if "fp16" in device.gemm else "bf16"
+
+
+def _tile_factor(rows: F64, cols: F64, batch: F64, units: int, curve: GemmCurve) -> F64:
+    """Smallest slow-down over tile shapes: padding, wave quantisation, and the small tile's own penalty."""
+    tiles = SQUARE_TILES + (((256, 256),) if curve.large_tile else ())
+    best: F64 | None = None
+    for tile_rows, tile_cols in tiles:
+        across, down = np.ceil(rows / tile_rows), np.ceil(cols / tile_cols)
+        waves = across * down * batch / units
+        padded = across * tile_rows * down * tile_cols / (rows * cols)
+        slow = padded * (np.ceil(waves) / waves) ** curve.wave_exponent
+        if tile_rows == 128 and tile_cols == 128:
+            slow = slow / curve.small_tile_frac
+        best = slow if best is None else np.minimum(best, slow)
+    assert best is not None
+    return best
+
+
+def gemm_s(
+    rows: F64, cols: F64, depth: F64, batch: F64, device: Device, dtype: str, *, out_bytes: float = 2.0, efficiency: float = 1.0
+) -> F64:
+    """Seconds of ``batch`` products rows x cols x depth, launch left out. See inputs.GemmCurve for the form."""
+    curve = device.gemm[dtype]
+    peak = device.peak_flop_per_s[_peak_key(dtype, device)]
+    operand = 1.0 if dtype.startswith("fp") and dtype not in ("fp16", "fp32") else 2.0
+    flop = 2.0 * rows * cols * depth * batch
+    rate = peak * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
+    busy = flop / rate * _tile_factor(rows, cols, batch, device.compute_units, curve)
+    moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
+    stream = moved / (device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac)
+    return np.maximum(busy, stream)
+
+
+def _peak_key(dtype: str, device: Device) -> str:
+    key = "fp8" if dtype == "fp8_block" else dtype
+    return key if key in device.peak_flop_per_s else "bf16"
+
+
+def price_gemm(op: Gemm, device: Device, dtype: str, grad_bytes: float) -> Price:
+    """Weight products: forward, dgrad, wgrad. Activation products: forward, and both backward ones as input gradients."""
+    batch = np.broadcast_to(np.asarray(op.batch, dtype=float), op.rows.shape)
+    own = dtype if op.weight else ("bf16" if dtype not in ("fp16",) else dtype)
+    own = own if own in device.gemm else "bf16"
+    curve = device.gemm[own]
+    quantize = 0.0
+    if curve.quantize_memory_frac:
+        quantize = 3.0 * op.rows / (device.hbm_bandwidth_bytes_per_s * curve.quantize_memory_frac)
+    launch = curve.launch_s
+    forward = gemm_s(op.rows, op.cols, op.depth, batch, device, own) + quantize * op.depth + launch
+    dgrad = gemm_s(op.rows, op.depth, op.cols, batch, device, own, efficiency=curve.dgrad_frac) + launch
+    if not op.weight:
+        other = gemm_s(op.cols, op.depth, op.rows, batch, device, own, efficiency=curve.dgrad_frac) + launch
+        return Price(forward, dgrad + other, np.zeros_like(forward), 1.0, 2.0)
+    dgrad = dgrad + quantize * op.cols
+    wgrad = launch + gemm_s(op.depth, op.cols, op.rows, batch, device, own, out_bytes=2 * grad_bytes,
+                            efficiency=curve.wgrad_frac)  # fmt: skip
+    return Price(forward, dgrad, wgrad, 1.0, 2.0)
+
+
+def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float, grouped: bool) -> Price:
+    """One product per local expert. Without a grouped kernel the experts run one after another."""
+    key = dtype if dtype in device.grouped_gemm else "bf16"
+    curve = device.grouped_gemm[key]
+    peak = device.peak_flop_per_s[_peak_key(key, device)]
+    per_group = np.maximum(op.rows / op.groups, 1.0)
+    flop = 2.0 * op.rows * op.cols * op.depth
+    rate = peak * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
+    operand = 1.0 if key.startswith("fp8") else 2.0
+    bandwidth = device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac
+    weights = op.groups * op.cols * op.depth
+    activations = op.rows * (op.cols + op.depth)
+    launches = curve.launch_s if grouped else curve.launch_s + (op.groups - 1) * device.kernel_launch_s * 4
+    forward = np.maximum(flop / rate, (operand * weights + operand * activations) / bandwidth) + launches
+    dgrad = np.maximum(flop / rate / curve.dgrad_frac, (operand * weights + operand * activations) / bandwidth) + launches
+    wgrad_bytes = operand * activations + 2 * grad_bytes * weights
+    wgrad = np.maximum(flop / rate / curve.wgrad_frac, wgrad_bytes / bandwidth) + launches
+    kernels = 1.0 if grouped else float(np.mean(op.groups))
+    return Price(forward, dgrad, wgrad, kernels, 2 * kernels)
+
+
+def _head_dim_factor(table: Mapping[int, float], dim: float) -> float:
+    if not table:
+        return 1.0
+    dims = sorted(table)
+    return float(np.interp(dim, dims, [table[d] for d in dims]))
+
+
+def price_attention(op: FusedAttention, device: Device, kernel: str) -> Price:
+    """Flash-style attention; see inputs.AttentionCurve. The backward pass has no weight part."""
+    curve = device.attention.get(kernel) or device.attention.get("flash2") or next(iter(device.attention.values()))
+    peak = device.peak_flop_per_s.get("bf16") or device.peak_flop_per_s["fp16"]
+    flop = 2.0 * op.pairs * (op.qk_dim + op.v_dim) * op.heads
+    factor = _head_dim_factor(curve.head_dim_frac, (op.qk_dim + op.v_dim) / 2.0)
+    tiles = op.sequences * op.heads * op.queries / 128.0
+    shape = factor / ((1.0 + curve.seq_half / op.queries) * (1.0 + curve.tile_half / tiles))
+    forward = flop / (peak * curve.forward_efficiency_frac * shape) + curve.launch_s
+    backward = BACKWARD_ATTENTION_FLOP * flop / (peak * curve.backward_efficiency_frac * shape) + 2 * curve.launch_s
+    return Price(forward, backward, np.zeros_like(forward), 1.0, 3.0)
+
+
+def price_memory_bound(op: MemoryBound, device: Device) -> Price:
+    """Bytes over the bandwidth that element-wise kernels reach, with a floor per kernel."""
+    bandwidth = device.hbm_bandwidth_bytes_per_s * device.memory_bound_frac * op.efficiency_frac
+    forward = op.forward_bytes / bandwidth + op.forward_kernels * device.kernel_launch_s
+    backward = op.backward_bytes / bandwidth + op.backward_kernels * device.kernel_launch_s
+    return Price(forward, backward, np.zeros_like(forward), op.forward_kernels, op.backward_kernels)
