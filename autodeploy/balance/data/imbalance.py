@@ -63,15 +63,16 @@ def measure_imbalance(order: np.ndarray, cost_s: np.ndarray, ep_ranks: int) -> I
 def fixed_slot_floor_s(order: np.ndarray, cost_s: np.ndarray, ep_ranks: int) -> float:
     """Seconds that no order of these samples, one a slot, can beat; summed over batches. ``order`` [B, R, J, 1].
 
-    Sorted samples cut into rows of ``ep_ranks`` have the least sum of row maxima [exchange argument], so a
-    step is at least (a) that sum over the groups, (b) the costliest row with as many of the cheapest rows as
-    must share its group because the other groups are full.
+    Sorted samples cut into rows of ``ep_ranks`` have the least sum of row maxima (exchange argument), so a
+    step is at least (a) that sum over the G groups; (b) for each q: of the q * G + 1 longest rows some group
+    has q + 1, and J - q - 1 others, at best the shortest of all.
     """
-    _, ranks, micro_batches, places = order.shape
+    batches, ranks, micro_batches, places = order.shape
     if places != 1:
         raise ValueError("fixed_slot_floor_s holds for one sample a micro-batch")
     groups = ranks // ep_ranks
-    sorted_s = -np.sort(-np.append(cost_s, 0.0)[order].reshape(order.shape[0], -1), axis=1)
-    rows = sorted_s.reshape(order.shape[0], -1, ep_ranks).max(axis=2)  # descending
-    cheapest = rows[:, rows.shape[1] - (micro_batches - 1) :].sum(axis=1) if micro_batches > 1 else 0.0
-    return float(np.maximum(rows.sum(axis=1) / groups, rows[:, 0] + cheapest).sum())
+    sorted_s = -np.sort(-np.append(cost_s, 0.0)[order].reshape(batches, -1), axis=1)
+    rows = sorted_s.reshape(batches, -1, ep_ranks).max(axis=2)  # [B, G * J], descending
+    shortest = np.cumsum(np.pad(rows[:, ::-1], ((0, 0), (1, 0))), axis=1)[:, micro_batches - 1 :: -1]  # J - 1 .. 0 rows
+    together = np.arange(1, micro_batches + 1) * rows[:, ::groups] + shortest
+    return float(np.maximum(rows.sum(axis=1) / groups, together.max(axis=1)).sum())
