@@ -201,6 +201,8 @@ class AttentionCurve:
     tile_half: float
     launch_s: float
     head_dim_frac: Mapping[int, float] = field(default_factory=dict)  # rate relative to head dim 128; interpolate
+    backward_seq_half: float | None = None  # None: as forward
+    backward_tile_half: float | None = None  # None: as forward; backward has more blocks, so few heads hurt it less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +262,8 @@ class Overheads:
     host_kernel_s: float = 0.0  # host time to issue one kernel (small steps are bound by it)
     optimizer_bandwidth_frac: float = 0.6  # of HBM bandwidth, fused optimizer step
     overlap_slowdown_frac: float = 0.0  # compute slows by this share while a collective runs beside it
+    tp_overlap_hidden_frac: float = 0.7  # share of TP communication that chunked overlap with its GEMM hides
+    backward_host_frac: float = 0.6  # host time of a backward kernel relative to a forward one (C++ autograd issues it)
     straggler_frac_per_doubling: float = 0.0  # slowest-of-n: step grows by this share for each doubling of cards
     context_bytes: float = 1.0e9  # driver context, kernels
     communication_buffer_bytes: float = 0.4e9  # per communicator group in use
