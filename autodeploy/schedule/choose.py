@@ -1,0 +1,91 @@
+"""Templates for the slots of a graph, and the choice of a lane order per scenario."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autodeploy.schedule.blocks import BlockGraph
+from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder, ordered_streams
+from autodeploy.schedule.operations import B, F
+from autodeploy.schedule.replay import price_slots
+from autodeploy.schedule.segments import Structure, build_streams
+from autodeploy.schedule.templates import LANES, Template, make_template
+
+F64 = NDArray[np.float64]
+
+
+@lru_cache(maxsize=8192)
+def slot_template(
+    kinds: tuple[int, ...],
+    structures: tuple[Structure, ...],
+    entry: LaneOrder | None,
+    joint: bool = False,
+    early_gradient: bool = True,
+) -> Template:
+    """The template of a slot; without an entry nothing overlaps."""
+    if entry is None:
+        streams = build_streams(kinds, structures)
+        return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
+    streams, sequence = ordered_streams(kinds, structures, entry, early_gradient)
+    return make_template(streams, sequence, blocking=False, joint=joint)
+
+
+def slot_templates(
+    graph: BlockGraph, structures: tuple[Structure, ...], entry: LaneOrder | None, joint: bool, early_gradient: bool
+) -> list[Template]:
+    """One per slot kind of the graph."""
+    return [
+        slot_template(kinds, tuple(structures[s] for s in stages), entry, joint and len(kinds) == 2, early_gradient)
+        for kinds, stages in graph.kinds
+    ]
+
+
+def choose_lane_orders(
+    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, repeats: int = 3
+) -> NDArray[np.int64]:
+    """Index into `CATALOGUE` of the fastest lane order of each scenario, [N].
+
+    Compared on the paired slots of the rank with most all-to-all, one after the other, inputs there in time: the
+    increase of the rank's clock over the last of `repeats` rounds.
+    """
+    pairs = _paired_kinds(graph, packed_s)
+    if not pairs:
+        return np.zeros(packed_s.shape[-1], dtype=np.int64)
+    rates = []
+    for entry in CATALOGUE:
+        templates = [
+            slot_template(graph.kinds[k][0], tuple(structures[s] for s in graph.kinds[k][1]), entry) for k in pairs
+        ]
+        small = _OnlyKinds(tuple(graph.kinds[k] for k in pairs))
+        matrix = price_slots(small, templates, packed_s, None).matrix  # type: ignore[arg-type]
+        clocks = np.zeros((LANES, packed_s.shape[-1]))
+        at_round: list[F64] = []
+        for _ in range(repeats):
+            for k in range(len(pairs)):
+                clocks = (matrix[k, :LANES, :LANES] + clocks[None]).max(axis=1)
+            at_round.append(clocks.max(axis=0))
+        rates.append(at_round[-1] - at_round[-2])
+    return np.asarray(np.argmin(np.round(np.array(rates), 12), axis=0), dtype=np.int64)
+
+
+class _OnlyKinds:
+    """Stands in for a graph where only its slot kinds matter."""
+
+    def __init__(self, kinds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> None:
+        self.kinds = kinds
+
+
+def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:
+    """Forward-backward pairs of the rank with the most time in them, at most eight kinds."""
+    by_rank: dict[int, set[int]] = {}
+    for kind, rank in zip(graph.kind, graph.rank, strict=True):
+        if graph.kinds[kind][0] == (F, B):
+            by_rank.setdefault(int(rank), set()).add(int(kind))
+    if not by_rank:
+        return []
+    stage_s = packed_s.sum(axis=(1, 2)).mean(axis=1)
+    heaviest = max(by_rank, key=lambda r: max(sum(stage_s[s] for s in graph.kinds[k][1]) for k in by_rank[r]))
+    return sorted(by_rank[heaviest])[:8]

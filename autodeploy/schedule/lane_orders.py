@@ -1,0 +1,116 @@
+"""The catalogue of lane orders of Adaptive Pipe, and the list scheduler that finds them.
+
+A lane order of a slot is the sequence in which its nodes take their lanes. Each entry of the catalogue is a priority
+rule with nominal durations: list scheduling of the slot under them gives the sequence, which is then kept, whatever the
+real durations are. Which entry suits a strategy is decided on its own durations (`choose.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autodeploy.schedule.segments import COMPUTE, INTER, Node, Segment, Streams, Structure, build_streams
+
+WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
+COMPUTE_UNITS = {Segment.EXPERTS_F: 0.8, Segment.EXPERTS_B: 0.8, Segment.EXPERTS_R: 0.8, Segment.EXPERTS_W: 0.8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneOrder:
+    """One entry. `lead`: the stream served first when both can go (None: the one with more left to do).
+
+    `communication_frac`: nominal time of one direction of all-to-all over the attention of one layer; `pieces`: into
+    how many parts the all-to-alls and experts are cut; `whole_streams`: cut no finer than a chunk (stream after stream).
+    """
+
+    name: str
+    cut: str
+    lead: int | None
+    communication_frac: float
+    pieces: int = 1
+    whole_streams: bool = False
+    weights_early: bool = False
+
+
+def _catalogue() -> tuple[LaneOrder, ...]:
+    entries = [LaneOrder(name="chunk", cut="chunk", lead=0, communication_frac=0.5, whole_streams=True)]
+    for lead, label in ((None, "longest"), (0, "first"), (1, "second")):
+        for communication in (0.3, 0.8):
+            for early in (False, True):
+                name = f"{label}-{communication}{'-early-w' if early else ''}"
+                entries.append(
+                    LaneOrder(
+                        name=name, cut="sub-layer", lead=lead, communication_frac=communication, weights_early=early
+                    )
+                )
+    entries += [
+        LaneOrder(name=f"{label}-0.8-pieces", cut="pieces", lead=lead, communication_frac=0.8, pieces=2)
+        for lead, label in ((None, "longest"), (1, "second"))
+    ]
+    return tuple(entries)
+
+
+CATALOGUE = _catalogue()
+
+
+def lane_order(name: str) -> LaneOrder:
+    """The catalogue entry of that name."""
+    for entry in CATALOGUE:
+        if entry.name == name:
+            return entry
+    raise KeyError(f"lane order {name!r}: one of {', '.join(e.name for e in CATALOGUE)}")
+
+
+@lru_cache(maxsize=4096)
+def ordered_streams(
+    kinds: tuple[int, ...], structures: tuple[Structure, ...], entry: LaneOrder, early_gradient: bool = True
+) -> tuple[Streams, tuple[int, ...]]:
+    """The nodes of a slot and the sequence in which they take the lanes."""
+    streams = build_streams(kinds, structures, entry.pieces, early_gradient)
+    if entry.whole_streams:
+        return streams, tuple(range(len(streams.nodes)))
+    return streams, list_schedule(streams, entry)
+
+
+def nominal_s(node: Node, entry: LaneOrder) -> float:
+    """Nominal duration in units of one layer's attention forward."""
+    if node.lane == COMPUTE:
+        return COMPUTE_UNITS.get(Segment(node.segment), 1.0) / node.pieces
+    return entry.communication_frac * (0.75 if node.lane == INTER else 0.25) / node.pieces
+
+
+def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
+    """Greedy: the node that can start first goes next; ties and near ties by the rule of the entry."""
+    nodes = streams.nodes
+    length = [nominal_s(node, entry) for node in nodes]
+    tails = _tails(nodes, length)
+    ends = [-1.0] * len(nodes)
+    lane_free = [0.0, 0.0, 0.0]
+    waiting = set(range(len(nodes)))
+    sequence: list[int] = []
+
+    def rank_of(node: int) -> tuple[float, ...]:
+        start = max([lane_free[nodes[node].lane]] + [ends[n] for n in nodes[node].after])
+        is_weight = nodes[node].segment in WEIGHTS and not entry.weights_early
+        lead = 0 if entry.lead is None else int(nodes[node].stream != entry.lead)
+        return (round(start, 9), is_weight, lead, -tails[node], node)
+
+    while waiting:
+        ready = [n for n in waiting if all(ends[a] >= 0 for a in nodes[n].after)]
+        best = min(ready, key=rank_of)
+        start = rank_of(best)[0]
+        ends[best] = start + length[best]
+        lane_free[nodes[best].lane] = ends[best]
+        waiting.remove(best)
+        sequence.append(best)
+    return tuple(sequence)
+
+
+def _tails(nodes: tuple[Node, ...], length: list[float]) -> list[float]:
+    """Longest path from the start of each node to the end of the slot."""
+    tails = list(length)
+    for at in range(len(nodes) - 1, -1, -1):
+        for before in nodes[at].after:
+            tails[before] = max(tails[before], length[before] + tails[at])
+    return tails

@@ -1,0 +1,201 @@
+"""The parts of a layer as a rank runs them, on three lanes; and the streams (chains of parts) of one operation.
+
+Forward:   attention (compute), dispatch (inter, then intra), experts (compute), combine (intra, then inter).
+Backward:  the mirror image; the weight parts apart; recomputed parts before the backward that needs them.
+A dense layer, an embedding or a head is a layer with an attention (compute) part only: absent parts leave no node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from autodeploy.schedule.operations import B, F, I, W
+
+COMPUTE, INTRA, INTER = 0, 1, 2
+LANE_NAMES = ("compute", "intra-node", "inter-node")
+
+
+class Segment(IntEnum):
+    """Last axis of `LayerSegments.seconds`."""
+
+    ATTENTION_F = 0
+    DISPATCH_INTER_F = 1
+    DISPATCH_INTRA_F = 2
+    EXPERTS_F = 3
+    COMBINE_INTRA_F = 4
+    COMBINE_INTER_F = 5
+    ATTENTION_R = 6  # R: recomputed in the backward
+    DISPATCH_INTER_R = 7
+    DISPATCH_INTRA_R = 8
+    EXPERTS_R = 9
+    COMBINE_INTRA_R = 10
+    COMBINE_INTER_R = 11
+    COMBINE_INTER_B = 12
+    COMBINE_INTRA_B = 13
+    EXPERTS_B = 14
+    DISPATCH_INTRA_B = 15
+    DISPATCH_INTER_B = 16
+    ATTENTION_B = 17
+    EXPERTS_W = 18
+    ATTENTION_W = 19
+    SEND_F = 20  # P2P that the sender waits for; set by the simulator, not by the caller
+    SEND_B = 21
+
+
+SEGMENTS = len(Segment)
+FORWARD_CHAIN = tuple(Segment(k) for k in range(0, 6))
+RECOMPUTE_CHAIN = tuple(Segment(k) for k in range(6, 12))
+BACKWARD_CHAIN = tuple(Segment(k) for k in range(12, 18))
+
+
+def lane_of(segment: int) -> int:
+    """Compute, intra-node or inter-node."""
+    name = Segment(segment).name
+    if "INTER" in name or "SEND" in name:
+        return INTER
+    return INTRA if "INTRA" in name else COMPUTE
+
+
+LANE_OF = tuple(lane_of(k) for k in Segment)
+IS_EP = tuple("INTER" in k.name or "INTRA" in k.name for k in Segment)
+MOE_SEGMENTS = frozenset(k for k in Segment if "ATTENTION" not in k.name and "SEND" not in k.name)
+
+Structure = tuple[int, ...]  # of a stage: for each layer a bit mask of the segments it has
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One segment (or 1/`pieces` of it) of one stream; `after`: indices of nodes that end before it starts."""
+
+    lane: int
+    stream: int
+    layer: int
+    segment: int
+    pieces: int
+    after: tuple[int, ...]
+    entry: bool  # waits for the input of its stream
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The nodes of a slot's one or two streams, no lane order yet; `exits[j]`: nodes that make the output of stream j."""
+
+    nodes: tuple[Node, ...]
+    exits: tuple[tuple[int, ...], ...]
+
+
+def build_streams(
+    kinds: tuple[int, ...], structures: tuple[Structure, ...], pieces: int = 1, early_gradient: bool = False
+) -> Streams:
+    """Chains of the operations of a slot; `pieces` cuts the all-to-alls and experts of each layer.
+
+    A full backward hands its gradient on when all of it has run, weight parts too (one autograd call), or, with
+    `early_gradient`, as soon as its input part has.
+    """
+    nodes: list[Node] = []
+    exits = []
+    for stream, (kind, structure) in enumerate(zip(kinds, structures, strict=True)):
+        chain = _Chain(nodes, stream, structure, pieces)
+        if kind == F:
+            chain.forward()
+        elif kind in (B, I):
+            chain.backward(with_weights=kind == B)
+        elif kind == W:
+            chain.weights()
+        exits.append(chain.tail if early_gradient or kind != B else chain.everything())
+    return Streams(nodes=tuple(nodes), exits=tuple(exits))
+
+
+class _Chain:
+    """Appends the nodes of one stream; `tail` is what the next node of the chain waits for."""
+
+    def __init__(self, nodes: list[Node], stream: int, structure: Structure, pieces: int) -> None:
+        self.nodes, self.stream, self.structure, self.pieces = nodes, stream, structure, pieces
+        self.tail: tuple[int, ...] = ()
+
+    def everything(self) -> tuple[int, ...]:
+        """Nodes of the stream that no other node of it waits for."""
+        mine = [at for at, node in enumerate(self.nodes) if node.stream == self.stream]
+        waited = {before for at in mine for before in self.nodes[at].after}
+        return tuple(at for at in mine if at not in waited)
+
+    def _has(self, layer: int, segment: int) -> bool:
+        return bool(self.structure[layer] >> segment & 1)
+
+    def _add(self, layer: int, segment: int, after: tuple[int, ...], entry: bool, pieces: int = 1) -> int:
+        self.nodes.append(Node(LANE_OF[segment], self.stream, layer, segment, pieces, after, entry))
+        return len(self.nodes) - 1
+
+    def _run(self, layer: int, chain: tuple[Segment, ...], tail: tuple[int, ...], entry: bool) -> tuple[int, ...]:
+        """Adds the present segments of `chain`; the MoE ones in `pieces` parallel rows, joined at the end."""
+        present = [s for s in chain if self._has(layer, s)]
+        for cut, group in _split_moe(present):
+            rows = self.pieces if cut and any(LANE_OF[s] != COMPUTE for s in group) else 1
+            ends: list[int] = []
+            row_tails: list[tuple[int, ...]] = [tail] * rows
+            for segment in group:
+                for row in range(rows):
+                    node = self._add(layer, segment, row_tails[row], entry and not row_tails[row], rows)
+                    row_tails[row] = (node,)
+            for row_tail in row_tails:
+                ends += [n for n in row_tail if n not in ends]
+            tail = tuple(ends)
+        return tail
+
+    def forward(self) -> None:
+        last = len(self.structure) - 1
+        for layer in range(last + 1):
+            self.tail = self._run(layer, FORWARD_CHAIN, self.tail, entry=True)
+        self._send(last, Segment.SEND_F)
+
+    def backward(self, with_weights: bool) -> None:
+        for layer in range(len(self.structure) - 1, -1, -1):
+            recomputed = self._run(layer, RECOMPUTE_CHAIN, (), entry=False)
+            made_from = len(self.nodes)
+            self.tail = self._run(layer, BACKWARD_CHAIN, self.tail, entry=True)
+            if recomputed:
+                self._wait_for(recomputed, made_from)
+            if with_weights:
+                self._weights_of(layer, made_from)
+        self._send(0, Segment.SEND_B)
+
+    def _wait_for(self, recomputed: tuple[int, ...], made_from: int) -> None:
+        """The compute nodes of the backward need what was recomputed; the gradients on the wire do not."""
+        for index in range(made_from, len(self.nodes)):
+            node = self.nodes[index]
+            if node.lane == COMPUTE:
+                after = node.after + tuple(r for r in recomputed if r not in node.after)
+                self.nodes[index] = Node(
+                    node.lane, node.stream, node.layer, node.segment, node.pieces, after, node.entry
+                )
+
+    def _weights_of(self, layer: int, made_from: int) -> None:
+        made = range(made_from, len(self.nodes))
+        for weight, needs in ((Segment.EXPERTS_W, Segment.EXPERTS_B), (Segment.ATTENTION_W, Segment.ATTENTION_B)):
+            if self._has(layer, weight):
+                after = tuple(n for n in made if self.nodes[n].segment == needs)
+                self._add(layer, weight, after or self.tail, entry=not (after or self.tail))
+
+    def weights(self) -> None:
+        for layer in range(len(self.structure) - 1, -1, -1):
+            for weight in (Segment.EXPERTS_W, Segment.ATTENTION_W):
+                if self._has(layer, weight):
+                    self.tail = (self._add(layer, weight, self.tail, entry=False),)
+
+    def _send(self, layer: int, segment: Segment) -> None:
+        if self.structure and self._has(layer, segment):
+            node = self._add(layer, segment, self.tail, entry=not self.tail)
+            self.tail = (node,)
+
+
+def _split_moe(present: list[Segment]) -> list[tuple[bool, list[Segment]]]:
+    """Runs of segments that are cut in pieces (True) and that are not."""
+    groups: list[tuple[bool, list[Segment]]] = []
+    for segment in present:
+        cut = segment in MOE_SEGMENTS
+        if groups and groups[-1][0] == cut:
+            groups[-1][1].append(segment)
+        else:
+            groups.append((cut, [segment]))
+    return groups
