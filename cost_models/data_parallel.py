@@ -1,0 +1,97 @@
+"""What happens once per step: gradient reduction, parameter gathering, the optimizer. Per rank, [N, P]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.communication import ring_s
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.strategies import F64, StrategyBatch
+
+BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
+
+
+@dataclass(slots=True)
+class StepEnd:
+    """Seconds per rank [N, P]: communication as a whole, and what of it is exposed; optimizer; gradient norm."""
+
+    grad_reduce_s: F64
+    param_gather_s: F64
+    exposed_s: F64
+    overlapped_s: F64
+    optimizer_s: F64
+    embedding_reduce_s: F64  # [N]
+
+
+def step_end(
+    dense: F64, expert: F64, rank_forward_s: F64, rank_backward_s: F64, batch: StrategyBatch, model: ModelSpec,
+    hardware: HardwareProfile, workload: Workload,
+) -> StepEnd:  # fmt: skip
+    """``dense``/``expert`` parameters per card [N, P]; rank_*_s the computing of one micro-batch through all its chunks."""
+    stack = workload.stack
+    reduce_s, gather_s = _reduce_and_gather(dense, expert, batch, hardware, workload)
+    sharded = (batch.zero_stage >= 3)[:, None]
+    reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
+    buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
+    room_back, room_forward = rank_backward_s * (1.0 - 1.0 / buckets), rank_forward_s * (1.0 - 1.0 / buckets)
+    exposed_reduce = np.maximum(reduce_s - room_back, reduce_s / buckets) if stack.overlap_grad_reduce else reduce_s
+    exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s
+    exposed = exposed_reduce + exposed_gather
+    return StepEnd(
+        grad_reduce_s=reduce_s,
+        param_gather_s=gather_s,
+        exposed_s=exposed,
+        overlapped_s=reduce_s + gather_s - exposed,
+        optimizer_s=optimizer_s(dense, expert, batch, hardware, workload),
+        embedding_reduce_s=_tied_embedding_s(batch, model, hardware, workload),
+    )
+
+
+def _reduce_and_gather(
+    dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload
+) -> tuple[F64, F64]:
+    """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP."""
+    group = (batch.dp * batch.cp).astype(float)[:, None]
+    stride = batch.tp.astype(float)[:, None]
+    expert_group = batch.expert_dp.astype(float)[:, None]
+    expert_stride = (batch.etp * batch.ep).astype(float)[:, None]
+    sharded = (batch.zero_stage >= 1)[:, None]
+    reduce_s, gather_s = np.zeros_like(dense), np.zeros_like(dense)
+    for count, size, step in ((dense, group, stride), (expert, expert_group, expert_stride)):
+        if not count.any():
+            continue
+        size, step = np.broadcast_to(size, count.shape), np.broadcast_to(step, count.shape)
+        wire = count * workload.grad_reduce_bytes
+        scattered = ring_s("reduce_scatter", wire, size, step, hardware)
+        reduce_s = reduce_s + np.where(sharded, scattered, ring_s("all_reduce", wire, size, step, hardware))
+        gathered = ring_s("all_gather", count * workload.weight_bytes, size, step, hardware)
+        gather_s = gather_s + np.where(sharded, gathered, 0.0)
+    return reduce_s, gather_s
+
+
+def optimizer_s(
+    dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload
+) -> F64:
+    """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
+    zeroed whole. Memory-bound; an offloaded share travels over the host link instead."""
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)[:, None]
+    expert_shards = np.where(batch.zero_stage >= 1, batch.expert_dp, 1).astype(float)[:, None]
+    local = dense / shards + expert / expert_shards
+    touched = 2 * workload.optimizer_bytes + 2 * workload.grad_bytes + workload.weight_bytes
+    bandwidth = hardware.device.hbm_bandwidth_bytes_per_s * hardware.overheads.optimizer_bandwidth_frac
+    zeroing = (dense + expert) * workload.grad_bytes / bandwidth
+    offload = batch.offload_frac[:, None]
+    host = offload * local * (workload.grad_bytes + workload.weight_bytes) / hardware.overheads.host_link_bytes_per_s
+    return (1.0 - offload) * local * touched / bandwidth + zeroing + host
+
+
+def _tied_embedding_s(batch: StrategyBatch, model: ModelSpec, hardware: HardwareProfile, workload: Workload) -> F64:
+    """Tied input and output embeddings on two ranks sum their gradients once per step."""
+    if not model.tied_embeddings:
+        return np.zeros(len(batch))
+    size = model.vocab / batch.tp * model.hidden * workload.grad_reduce_bytes
+    stride = (batch.tp * batch.cp * batch.dp * np.maximum(batch.pp - 1, 1)).astype(float)
+    pair = np.full(len(batch), 2.0)
+    return np.where(batch.pp > 1, ring_s("all_reduce", size, pair, stride, hardware), 0.0)

@@ -1,0 +1,211 @@
+"""Prices every kind of layer once per core point: seconds by family and direction, saved bytes by recompute mask.
+
+Axes: U core points, C columns (layer kinds, embedding, MTP, head), F families, M distinct recompute masks of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cost_models.communication import all_to_all_s, dispatch_s, ring_s
+from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
+from cost_models.dims import Core
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
+from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound
+from cost_models.strategies import F64
+
+FAMILIES = (
+    "attention", "gemm", "experts", "memory_bound", "embedding", "head", "host", "tp_comm", "cp_comm", "ep_comm",
+)  # fmt: skip
+FAMILY_INDEX = {name: i for i, name in enumerate(FAMILIES)}
+EP = FAMILY_INDEX["ep_comm"]
+COMPUTE_FAMILIES = tuple(i for i, name in enumerate(FAMILIES) if not name.endswith("_comm"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPrices:
+    """The price list of a batch. Seconds per layer and micro-batch; bytes per layer and micro-batch; parameter counts."""
+
+    forward_s: F64  # [U, C, F]
+    backward_input_s: F64  # [U, C, F]
+    backward_weight_s: F64  # [U, C, F]
+    recompute_s: F64  # [U, M, C, F]
+    saved_bytes: F64  # [U, M, C]
+    dense_parameters: F64  # [U, C]
+    expert_parameters: F64  # [U, C]
+    dispatch_intra_s: F64  # [U, C], one dispatch or combine, occupation of the lane inside the node
+    dispatch_inter_s: F64  # [U, C]
+    masks: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Column:
+    """Accumulates one column of the price list."""
+
+    size: int
+    masks: Sequence[int]
+    forward: F64 = field(init=False)
+    backward_input: F64 = field(init=False)
+    backward_weight: F64 = field(init=False)
+    recompute: F64 = field(init=False)
+    forward_kernels: F64 | float = 0.0
+    backward_kernels: F64 | float = 0.0
+    intra: F64 = field(init=False)
+    inter: F64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        shape = (self.size, len(FAMILIES))
+        self.forward, self.backward_input, self.backward_weight = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.recompute = np.zeros((self.size, len(self.masks), len(FAMILIES)))
+        self.intra, self.inter = np.zeros(self.size), np.zeros(self.size)
+
+    def add(self, family: int, modules: int, price: Price) -> None:
+        self.forward[:, family] += price.forward_s
+        self.backward_input[:, family] += price.backward_input_s
+        self.backward_weight[:, family] += price.backward_weight_s
+        self.forward_kernels += price.forward_kernels
+        self.backward_kernels += price.backward_kernels
+        self.again(family, modules, price.forward_s)
+
+    def again(self, family: int, modules: int, seconds: F64) -> None:
+        for m, mask in enumerate(self.masks):
+            if mask & modules:
+                self.recompute[:, m, family] += seconds
+
+
+def price_layers(
+    model: ModelSpec, hardware: HardwareProfile, workload: Workload, core: Core, masks: Sequence[int]
+) -> LayerPrices:
+    """One pass over the operators of every column."""
+    listed = [layer_ops(kind, model, workload, core) for kind in model.kinds]
+    listed.append(embedding_ops(model, workload, core))
+    listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())
+    listed.append(head_ops(model, workload, core))
+    columns = [_price_column(ops, hardware, workload, core, masks) for ops in listed]
+    saved = np.stack([_saved_by_mask(ops, masks, core.size) for ops in listed], axis=2)
+    return LayerPrices(
+        forward_s=np.stack([c.forward for c in columns], axis=1),
+        backward_input_s=np.stack([c.backward_input for c in columns], axis=1),
+        backward_weight_s=np.stack([c.backward_weight for c in columns], axis=1),
+        recompute_s=np.stack([c.recompute for c in columns], axis=2),
+        saved_bytes=saved,
+        dense_parameters=np.stack([np.broadcast_to(o.dense_parameters, core.size) for o in listed], axis=1),
+        expert_parameters=np.stack([np.broadcast_to(o.expert_parameters, core.size) for o in listed], axis=1),
+        dispatch_intra_s=np.stack([c.intra for c in columns], axis=1),
+        dispatch_inter_s=np.stack([c.inter for c in columns], axis=1),
+        masks=tuple(masks),
+    )
+
+
+def _saved_by_mask(ops: LayerOps, masks: Sequence[int], size: int) -> F64:
+    saved = np.zeros((size, len(masks)))
+    for item in ops.saved:
+        for m, mask in enumerate(masks):
+            if not mask & item.modules:
+                saved[:, m] += item.size_bytes
+    return saved
+
+
+def _price_column(
+    ops: LayerOps, hardware: HardwareProfile, workload: Workload, core: Core, masks: Sequence[int]
+) -> _Column:
+    column = _Column(core.size, masks)
+    dgrad_pool, wgrad_pool = np.zeros(core.size), np.zeros(core.size)
+    for op in ops.computes:
+        price = _price_compute(op, hardware, workload)
+        column.add(FAMILY_INDEX[op.family], op.modules, price)
+        if isinstance(op, Gemm) and op.weight:
+            dgrad_pool += price.backward_input_s
+            wgrad_pool += price.backward_weight_s
+    _add_collectives(column, ops.collectives, hardware, workload, core, {"dgrad": dgrad_pool, "wgrad": wgrad_pool})
+    _add_host(column, hardware, workload)
+    return column
+
+
+def _price_compute(
+    op: Gemm | GroupedGemm | FusedAttention | MemoryBound, hardware: HardwareProfile, workload: Workload
+) -> Price:
+    device = hardware.device
+    if isinstance(op, MemoryBound):
+        return price_memory_bound(op, device)
+    if isinstance(op, FusedAttention):
+        return price_attention(op, device, workload.stack.attention_kernel)
+    # The head and the router stay in 16 bit under every fp8 recipe.
+    wide = workload.precision if workload.precision in ("bf16", "fp16") else "bf16"
+    keep = op.family == "head" or op.name == "router"
+    dtype = matmul_dtype(wide if keep else workload.precision, device)
+    if isinstance(op, GroupedGemm):
+        return price_grouped(op, device, dtype, workload.grad_bytes, workload.stack.grouped_gemm)
+    return price_gemm(op, device, dtype, workload.grad_bytes)
+
+
+def _add_collectives(
+    column: _Column, collectives: Sequence[Collective], hardware: HardwareProfile, workload: Workload, core: Core,
+    pools: dict[str, F64],
+) -> None:  # fmt: skip
+    """Exposed communication. What runs under a weight or input gradient is exposed only where it outlasts it."""
+    stack, overheads = workload.stack, hardware.overheads
+    hidden_frac = overheads.tp_overlap_hidden_frac if stack.overlap_tp else 0.0
+    under: dict[str, F64] = {"dgrad": np.zeros(column.size), "wgrad": np.zeros(column.size)}
+    attention_s = column.forward[:, FAMILY_INDEX["attention"]].copy()
+    for op in collectives:
+        family = FAMILY_INDEX[op.family]
+        forward = _collective_s(op, op.op, op.forward_bytes, hardware, workload, core, column)
+        backward = _collective_s(op, op.backward_op or op.op, op.backward_bytes, hardware, workload, core, None)
+        if op.group == "tp":
+            forward = forward * (1.0 - hidden_frac)
+            if op.backward_overlap and stack.async_tp_backward:
+                under[op.backward_overlap] += backward
+                backward = np.zeros_like(backward)
+            else:
+                backward = backward * (1.0 - hidden_frac)
+        elif op.group == "cp":  # ring steps run under the attention of the block in hand
+            forward = np.maximum(forward - attention_s, 0.1 * forward)
+            backward = np.maximum(backward - 2.5 * attention_s, 0.1 * backward)
+        column.forward[:, family] += forward
+        column.backward_input[:, family] += backward
+        column.again(family, op.modules, forward)
+    for name, seconds in under.items():
+        exposed = np.maximum(seconds - pools[name], 0.0)
+        column.backward_input[:, FAMILY_INDEX["tp_comm"]] += exposed
+        slowed = (seconds - exposed) * overheads.overlap_slowdown_frac
+        column.backward_input[:, FAMILY_INDEX["gemm"]] += slowed
+
+
+def _collective_s(
+    op: Collective, kind: str, size_bytes: F64, hardware: HardwareProfile, workload: Workload, core: Core,
+    lanes: _Column | None,
+) -> F64:  # fmt: skip
+    stride = {"tp": np.ones(core.size), "cp": core.tp, "etp": np.ones(core.size), "ep": core.etp}[op.group]
+    size = {"tp": core.tp, "cp": core.cp, "etp": core.etp, "ep": core.ep}[op.group]
+    if kind == "dispatch":
+        assert op.feed_forward is not None
+        total, intra, inter = dispatch_s(size_bytes, size, stride, core.dispatcher, op.feed_forward, hardware, workload.stack)
+        if lanes is not None:
+            lanes.intra, lanes.inter = intra, inter
+        return total
+    if kind == "all_to_all":
+        return all_to_all_s(size_bytes, size, stride, hardware)
+    return ring_s(kind, size_bytes, size, stride, hardware)
+
+
+def _add_host(column: _Column, hardware: HardwareProfile, workload: Workload) -> None:
+    """Small steps wait for the host: a layer takes at least the time to issue its kernels."""
+    per_kernel = hardware.overheads.host_kernel_s
+    if workload.stack.cuda_graphs or per_kernel == 0.0:
+        return
+    if workload.stack.compiled:
+        per_kernel = 0.5 * per_kernel
+    host = FAMILY_INDEX["host"]
+    issue = per_kernel * column.forward_kernels
+    column.forward[:, host] += np.maximum(issue - column.forward.sum(axis=1), 0.0)
+    again = column.recompute.sum(axis=2)
+    share = again / np.maximum(column.forward.sum(axis=1), 1e-12)[:, None]
+    column.recompute[:, :, host] += np.maximum(issue * share - again, 0.0)
+    busy = column.backward_input.sum(axis=1) + column.backward_weight.sum(axis=1)
+    issue_back = per_kernel * hardware.overheads.backward_host_frac * column.backward_kernels
+    column.backward_input[:, host] += np.maximum(issue_back - busy, 0.0)

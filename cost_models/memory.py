@@ -1,0 +1,169 @@
+"""Bytes per pipeline rank by cause, allocated and reserved.
+
+Axes: N strategies of one layout, S virtual stages, P pipeline ranks, C columns of the price list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.layer_price import LayerPrices
+from cost_models.stages import StageCosts
+from cost_models.strategies import SCHEDULE_CODE, F64, I64, Layout, StrategyBatch
+
+CAUSES = (
+    "weights", "gradients", "optimizer", "activations", "logits", "transient", "communication_buffers", "reserved_overhead",
+)  # fmt: skip
+TWO_COPIES = (SCHEDULE_CODE["dualpipe"],)
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Bytes by cause, each [N, P]; reserved = their sum, allocated leaves out buffers and reserve."""
+
+    by_cause: dict[str, F64]
+
+    @property
+    def reserved_bytes(self) -> F64:
+        return np.sum(np.stack(list(self.by_cause.values())), axis=0)
+
+    @property
+    def allocated_bytes(self) -> F64:
+        outside = ("communication_buffers", "reserved_overhead")
+        return np.sum(np.stack([v for k, v in self.by_cause.items() if k not in outside]), axis=0)
+
+
+def rank_of_stage(layout: Layout, v_shaped: bool) -> I64:
+    """Pipeline rank of each virtual stage, [S]."""
+    stages = np.arange(layout.pp * layout.vpp)
+    rank = stages % layout.pp
+    if v_shaped:
+        rank = np.where((stages // layout.pp) % 2 == 1, layout.pp - 1 - rank, rank)
+    return rank
+
+
+def sum_by_rank(stage_values: F64, layout: Layout, v_shaped: bool) -> F64:
+    """[N, S] -> [N, P]."""
+    if not v_shaped:
+        return stage_values.reshape(len(stage_values), layout.vpp, layout.pp).sum(axis=1)
+    onto = np.zeros((layout.pp * layout.vpp, layout.pp))
+    onto[np.arange(len(onto)), rank_of_stage(layout, True)] = 1.0
+    return stage_values @ onto
+
+
+def parameters_by_rank(prices: LayerPrices, point: I64, layout: Layout, v_shaped: bool, model: ModelSpec) -> tuple[F64, F64]:
+    """Dense and expert parameters that a card of each rank holds, [N, P] each.
+
+    A stage with MTP but without the head holds its own copy of embedding and head; tied models hold the embedding again
+    on the head's rank when the two are on different ranks.
+    """
+    dense = prices.dense_parameters[point].copy()  # [N, C]
+    counts = layout.counts.copy()
+    embedding, mtp, head = -3, -2, -1
+    stage_dense = dense @ counts.T
+    if model.mtp_modules:
+        lonely = (counts[:, mtp] > 0) & (counts[:, head] == 0)
+        stage_dense += np.outer(dense[:, head], lonely)
+        away = (counts[:, mtp] > 0) & (counts[:, embedding] == 0)
+        stage_dense += np.outer(dense[:, embedding], away)
+    rank_dense = sum_by_rank(stage_dense, layout, v_shaped)
+    if model.tied_embeddings:
+        ranks = rank_of_stage(layout, v_shaped)
+        same = ranks[np.argmax(counts[:, embedding])] == ranks[np.argmax(counts[:, head])]
+        if same:
+            rank_dense[:, ranks[np.argmax(counts[:, head])]] -= dense[:, head] - model.hidden
+    rank_expert = sum_by_rank(prices.expert_parameters[point] @ counts.T, layout, v_shaped)
+    return rank_dense, rank_expert
+
+
+def static_bytes(
+    dense: F64, expert: F64, batch: StrategyBatch, workload: Workload
+) -> dict[str, F64]:
+    """Weights, gradients and optimizer state of [N, P] parameter counts under the batch's ZeRO stage."""
+    shards = (batch.dp * batch.cp).astype(float)[:, None]
+    expert_shards = batch.expert_dp.astype(float)[:, None]
+    zero = batch.zero_stage[:, None]
+    copies = np.where(np.isin(batch.schedule, TWO_COPIES), 2.0, 1.0)[:, None]
+
+    def held(stage: int, size: float) -> F64:
+        sharded = zero >= stage
+        return size * (dense / np.where(sharded, shards, 1.0) + expert / np.where(sharded, expert_shards, 1.0))
+
+    on_card = (1.0 - batch.offload_frac)[:, None]
+    return {
+        "weights": held(3, workload.weight_bytes) * copies,
+        "gradients": held(2, workload.grad_bytes) * copies,
+        "optimizer": held(1, workload.optimizer_bytes) * on_card,
+    }
+
+
+def in_flight_by_chunk(total: F64, group: I64, vpp: int) -> F64:
+    """Spreads each rank's in-flight chunk count [N, P] over its chunks, in the interleaved order: groups of ``group``
+    micro-batches of chunk 0, then of chunk 1, and round again. Returns [N, v, P]."""
+    g = group.astype(float)[:, None, None]
+    chunk = np.arange(vpp, dtype=float)[None, :, None]
+    count = total[:, None, :]
+    first_round = np.clip(count - chunk * g, 0.0, g)
+    rest = np.maximum(count - vpp * g, 0.0)
+    return first_round + np.clip(rest - chunk * g, 0.0, None) * (chunk == 0) if vpp > 1 else count
+
+
+def activation_bytes(saved_stage: F64, in_flight: F64, layout: Layout, v_shaped: bool) -> F64:
+    """[N, S] saved bytes per chunk and micro-batch x [N, v, P] in flight -> [N, P]."""
+    n = len(saved_stage)
+    per_chunk = saved_stage.reshape(n, layout.vpp, layout.pp)
+    if v_shaped:
+        per_chunk = per_chunk.copy()
+        per_chunk[:, 1::2, :] = per_chunk[:, 1::2, ::-1]
+    return (per_chunk * in_flight).sum(axis=1)
+
+
+def communication_groups(batch: StrategyBatch) -> F64:
+    """Communicators that a card takes part in."""
+    axes = (batch.tp, batch.cp, batch.dp * batch.cp, batch.pp, batch.ep, batch.etp, batch.expert_dp)
+    return sum((axis > 1).astype(float) for axis in axes)  # type: ignore[return-value]
+
+
+def overhead_bytes(allocated: F64, batch: StrategyBatch, hardware: HardwareProfile) -> dict[str, F64]:
+    """What the allocator and the driver reserve on top of the tensors."""
+    overheads = hardware.overheads
+    buffers = np.broadcast_to(
+        (communication_groups(batch) * overheads.communication_buffer_bytes)[:, None], allocated.shape
+    )
+    reserve = overheads.context_bytes + overheads.fragmentation_frac * allocated
+    return {"communication_buffers": buffers, "reserved_overhead": reserve}
+
+
+# Bytes per logit that exist at the loss on top of what is saved: unfused, the bf16 logits, their fp32 softmax and its
+# gradient in 16 bit (2 + 4 + 2); fused, the gradient alone.
+UNFUSED_LOGIT_BYTES, FUSED_LOGIT_BYTES = 8.0, 2.0
+
+
+def transient_bytes(
+    prices: LayerPrices, costs: StageCosts, batch: StrategyBatch, layout: Layout, v_shaped: bool, workload: Workload
+) -> tuple[F64, F64]:
+    """(logits, layer working set), each [N, P]; the two do not live at once, so the smaller is taken out.
+
+    The working set is what recompute brings back of one layer, plus the gradients of its widest tensors.
+    """
+    counts = layout.counts
+    none = prices.masks.index(0) if 0 in prices.masks else int(np.argmin(prices.masks))
+    everything = prices.saved_bytes[costs.point, none]
+    masked = prices.saved_bytes[costs.point, costs.mask]
+    layer = (everything - masked)[:, :-3] + 0.25 * everything[:, :-3]  # [N, K]
+    present = sum_by_rank((counts[:, :-3] > 0).T.astype(float), layout, v_shaped).T > 0  # [P, K]
+    working = np.max(np.where(present[None], layer[:, None, :], 0.0), axis=2)
+    saved_logit = 2.0 if workload.stack.fused_cross_entropy else 4.0
+    extra = FUSED_LOGIT_BYTES if workload.stack.fused_cross_entropy else UNFUSED_LOGIT_BYTES
+    head = prices.saved_bytes[costs.point, costs.mask][:, -1] / saved_logit * extra
+    losses = sum_by_rank((counts[:, -1] > 0).astype(float)[None], layout, v_shaped)  # [1, P]
+    logits = head[:, None] * np.minimum(losses, 1.0)
+    return np.where(logits >= working, logits, 0.0), np.where(logits >= working, 0.0, working)
+
+
+def in_flight_v(total: F64, vpp: int) -> F64:
+    """V-shaped schedules keep about as many micro-batches of each half: [N, P] -> [N, v, P]."""
+    return np.repeat(total[:, None, :] / vpp, vpp, axis=1)
