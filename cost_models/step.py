@@ -21,6 +21,7 @@ from cost_models.layer_price import FAMILIES, LayerPrices, price_layers
 from cost_models.pipeline import closed_form_step_s, in_flight_chunks
 from cost_models.stages import FULL, StageCosts, stage_costs
 from cost_models.strategies import SCHEDULES, F64, I64, Bool, Layout, StrategyBatch
+from cost_models.swap import swap_activations
 
 V_SHAPED = ("zb-v", "zb-v-half", "zb-v-min", "dualpipev")
 STEP_CAUSES = FAMILIES + ("recompute", "pp_comm", "dp_comm", "bubble", "optimizer", "overhead", "straggler")
@@ -107,6 +108,7 @@ def _evaluate_group(
     dense, expert = mem.parameters_by_rank(prices, costs.point, layout, v_shaped, model)
     gather_parameters(costs, prices, batch, layout, hardware, workload)
     hidden = hide_expert_communication(costs, batch, layout, schedule, micro_batches, hardware)
+    swap_activations(costs, batch, hardware)
     blocking = _blocking_p2p(costs, layout, schedule, workload)
     pipeline = closed_form_step_s(
         schedule, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, costs.p2p_s, layout.pp, layout.vpp,
@@ -165,7 +167,8 @@ def _fill_times(
     times["pp_comm"] = blocking * m
     busy_critical = busy[at, critical]
     listed = np.sum(np.stack(list(times.values())), axis=0)
-    times["recompute"] = busy_critical - listed  # what the stage adds: recomputed modules, parameter gathers under ZeRO-3
+    # What the stage adds: recomputed modules, parameter gathers under ZeRO-3, waits for swapped activations.
+    times["recompute"] = busy_critical - listed
     times["bubble"] = pipeline - busy_critical
     overheads = hardware.overheads
     times["dp_comm"] = exposed + end.embedding_reduce_s + overheads.overlap_slowdown_frac * end.overlapped_s[at, critical]
