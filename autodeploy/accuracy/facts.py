@@ -1,0 +1,85 @@
+"""What a source says about its software stack once, in the README of the runs, instead of in every row.
+
+Facts about a program (what it fuses, overlaps, shards), never a factor on a prediction. A row's own column wins over
+its source's fact, which wins over the hardware profile's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFacts:
+    """Fields of ``SoftwareStack`` and ``Workload`` that hold for every row of a source, and where it says so."""
+
+    says: str
+    stack: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    front_heavy_split: bool = False  # layers that do not divide over the stages go to the first ones
+
+
+_NO_OVERLAP = {"overlap_grad_reduce": False, "overlap_param_gather": False, "overlap_p2p": False, "overlap_tp": False}
+_MEGATRON_DEEPSPEED = {**_NO_OVERLAP, "wgrad_accumulation_fused": False, "fused_cross_entropy": False}
+
+STACK_FACTS: dict[str, SourceFacts] = {
+    "narayanan21": SourceFacts(
+        says="Megatron-LM 2021: fp16, no sequence parallel, no flash attention, full recompute, no distributed "
+        "optimizer, scatter/gather P2P. P2P overlap and fused weight-gradient accumulation came later (2022).",
+        stack={**_NO_OVERLAP, "wgrad_accumulation_fused": False, "fused_cross_entropy": False, "scatter_gather_p2p": True},
+    ),
+    "mtnlg": SourceFacts(says="MT-NLG 530B, Megatron-DeepSpeed, bf16, full recompute.", stack=_MEGATRON_DEEPSPEED),
+    "korthikanti": SourceFacts(
+        says="Megatron-LM 2022: fp16, sequence parallel, selective or full recompute, unfused attention.",
+        stack={**_NO_OVERLAP, "fused_cross_entropy": False},
+    ),
+    "megatron_h100_2024": SourceFacts(
+        says="Megatron-Core 2024: bf16, flash attention, sequence parallel, distributed optimizer, overlaps on, VPP.",
+        stack={"overlap_grad_reduce": True, "overlap_param_gather": True, "overlap_p2p": True, "overlap_tp": True},
+    ),
+    "vtrain_multi": SourceFacts(
+        says="Megatron-DeepSpeed GPT, fp16, full recompute, no data-parallel overlap, no distributed optimizer (inferred).",
+        stack=_MEGATRON_DEEPSPEED,
+    ),
+    "vtrain_single": SourceFacts(says="The same stack as vtrain_multi on 1-8 cards.", stack=_MEGATRON_DEEPSPEED),
+    "hagemann": SourceFacts(
+        says="Aleph Alpha's own code: ZeRO-1; without the RMS kernel, norms and rotary are unfused torch operations; the "
+        "last stage's logits are not divided by TP. Overlap and gradient type are not stated: none, bf16.",
+        stack={**_NO_OVERLAP, "wgrad_accumulation_fused": False, "head_sharded_over_tp": False, "fused_cross_entropy": False},
+        workload={"grad_bytes": 2.0, "grad_reduce_bytes": 2.0},
+        front_heavy_split=True,
+    ),
+    "bloom_bench": SourceFacts(
+        says="Megatron-DeepSpeed: ALiBi, embedding norm, full recompute, ZeRO-1.", stack=_MEGATRON_DEEPSPEED
+    ),
+    "zero_bubble": SourceFacts(
+        says="Megatron fork: fp16, dropout 0.1, unfused scores with fused softmax, no recompute.",
+        stack={"overlap_param_gather": False, "fused_cross_entropy": False},
+    ),
+    "llm_foundry": SourceFacts(
+        says="PyTorch FSDP, early 2023-24 software: gathers and reductions run under computing (FSDP prefetch); low-precision "
+        "layer norm is one kernel; the output head of MPT trains with torch's cross-entropy.",
+        stack={"overlap_grad_reduce": True, "overlap_param_gather": True, "wgrad_accumulation_fused": False,
+               "fused_cross_entropy": False},
+    ),  # fmt: skip
+    "torchtitan": SourceFacts(
+        says="FSDP2, TP, PP, CP in plain torch; torch.compile as in `extra` (what it fuses, eager does not); torch SDPA.",
+        stack={"attention_kernel": "flash2", "fused_norm": False, "fused_rope": False, "fused_activation": False,
+               "wgrad_accumulation_fused": False, "fused_cross_entropy": False, "overlap_grad_reduce": True,
+               "overlap_param_gather": True},
+        front_heavy_split=True,
+    ),  # fmt: skip
+    "automodel": SourceFacts(
+        says="PyTorch, FSDP2; mock data, fake balanced gate (notes of the row).",
+        stack={"forced_balance": True, "wgrad_accumulation_fused": False},
+        front_heavy_split=True,
+    ),
+}
+
+NO_FACTS = SourceFacts(says="")
+
+
+def facts_of(source: str) -> SourceFacts:
+    return STACK_FACTS.get(source, NO_FACTS)
