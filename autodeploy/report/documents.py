@@ -1,0 +1,84 @@
+"""The JSON documents of ``search`` and ``estimate``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import autodeploy
+from autodeploy.report.entry import GIB, Case, entry, per_rank
+from autodeploy.strategy import batch_to_strategy
+from cost_models.strategies import StrategyBatch
+
+if TYPE_CHECKING:
+    from autodeploy.search import SearchResult
+    from cost_models.step import StepCost
+
+
+def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
+    return {
+        "schema": schema,
+        "tool_version": autodeploy.__version__,
+        "seed": seed,
+        "profile_sha256": case.hardware.sha256,
+        "model": {
+            "name": case.model.name,
+            "parameters": case.model.parameters(),
+            "active_parameters": case.model.active_parameters(),
+        },
+        "hardware": case.hardware.name,
+        "backend": case.backend,
+        "precision": case.workload.precision,
+        "devices": devices,
+        "seq_length": case.workload.seq_length,
+        "global_batch": case.workload.global_batch,
+        "expert_imbalance": case.workload.expert_imbalance,
+        "memory_cap_gib": case.hardware.usable_bytes / GIB,
+    }
+
+
+def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
+    """``autodeploy.search/1``."""
+    request, counts = result.request, result.counts
+    document = _head("autodeploy.search/1", case, request.seed, max(request.devices))
+    if len(request.devices) > 1:
+        document["devices_range"] = list(request.devices)
+    document |= {"method": request.method, "objective": request.objective, "timed_out": result.timed_out}
+    document["space"] = {
+        "core": counts.core,
+        "enumerated": result.enumerated,
+        "pruned": counts.pruned,
+        "valid": result.enumerated + counts.pruned,
+        "feasible": result.feasible,
+        "screen_s": result.screen_s,
+        "refined": result.refined,
+        "refine_s": result.refine_s,
+    }
+    document["ranked"] = ranked_entries(case, result)
+    document["nearest"] = [
+        {
+            "strategy": str(batch_to_strategy(miss.strategy, 0)),
+            "short_by_gib": miss.short_by_bytes / GIB,
+            "fix": miss.fix,
+        }
+        for miss in result.misses
+    ]
+    document["rejected"] = dict(sorted(counts.rejected.items(), key=lambda item: (-item[1], item[0])))
+    return document
+
+
+def ranked_entries(case: Case, result: SearchResult) -> list[dict[str, Any]]:
+    if result.ranking is None or result.cost is None:
+        return []
+    simulated = [None if math.isnan(seconds) else float(seconds) for seconds in result.ranking.simulated_s]
+    batch = result.ranking.candidates.batch
+    return [
+        entry(case, batch, result.cost, i, rank=i + 1, simulated_s=seconds) for i, seconds in enumerate(simulated)
+    ]
+
+
+def estimate_document(case: Case, batch: StrategyBatch, cost: StepCost) -> dict[str, Any]:
+    """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
+    document = _head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
+    document["estimate"] = entry(case, batch, cost, 0, rank=1) | {"per_rank": per_rank(batch, cost, 0)}
+    return document

@@ -1,0 +1,119 @@
+"""Strategies together with what ranking needs of their cost.
+
+Axes: N strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autodeploy.search.request import Evaluate, SearchRequest
+from cost_models.strategies import F64, SCHEDULE_CODE, Bool, I64, Layout, StrategyBatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """N priced strategies; ``score`` is the objective, lower is better."""
+
+    batch: StrategyBatch
+    step_s: F64
+    reserved_bytes: F64
+    feasible: Bool
+    score: F64
+
+    def __len__(self) -> int:
+        return len(self.step_s)
+
+    def take(self, index: NDArray[np.intp] | Bool | slice) -> Candidates:
+        batch = compact_layouts(self.batch.take(index))
+        return Candidates(
+            batch, self.step_s[index], self.reserved_bytes[index], self.feasible[index], self.score[index]
+        )
+
+    @staticmethod
+    def concatenate(parts: Sequence[Candidates]) -> Candidates:
+        """Joins in the order given; equal layouts become one."""
+        parts = [part for part in parts if len(part)] or list(parts[:1])
+        if len(parts) == 1:
+            return parts[0]
+        return Candidates(
+            compact_layouts(StrategyBatch.concatenate([part.batch for part in parts])),
+            np.concatenate([part.step_s for part in parts]),
+            np.concatenate([part.reserved_bytes for part in parts]),
+            np.concatenate([part.feasible for part in parts]),
+            np.concatenate([part.score for part in parts]),
+        )
+
+
+def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
+    """The same strategies with only the layouts they use, each once, in order of first use."""
+    used = np.unique(batch.layout)
+    table: dict[object, int] = {}
+    layouts: list[Layout] = []
+    renumbered = np.zeros(len(batch.layouts) + 1, dtype=np.int64)
+    for old in used.tolist():
+        layout = batch.layouts[old]
+        identity = (layout.pp, layout.vpp, layout.key, layout.text, layout.counts.tobytes())
+        if identity not in table:
+            table[identity] = len(layouts)
+            layouts.append(layout)
+        renumbered[old] = table[identity]
+    return replace(batch, layout=renumbered[batch.layout], layouts=tuple(layouts))
+
+
+def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> Candidates:
+    """Closed-form price of every strategy of ``batch``."""
+    cost = evaluate(request.model, request.hardware, request.workload, batch)
+    score = objective(request.objective, batch, cost.step_s, cost.peak_reserved_bytes)
+    return Candidates(batch, cost.step_s, cost.peak_reserved_bytes, cost.feasible, score)
+
+
+def objective(name: str, batch: StrategyBatch, step_s: F64, reserved_bytes: F64) -> F64:
+    """What is minimised, [N]: a step trains the same tokens whatever the strategy, so card-seconds stand for both
+    cost and the inverse of tokens per second and card."""
+    if name in ("tokens", "cost"):
+        return step_s * batch.devices
+    if name == "memory":
+        return reserved_bytes
+    return step_s
+
+
+def group_key(batch: StrategyBatch) -> tuple[I64, I64]:
+    """Two integers per strategy, equal where devices, TP, PP, VPP, EP, ETP and CP are equal."""
+    first = (batch.tp << 42) | (batch.pp << 30) | (batch.vpp << 20) | batch.etp
+    second = (batch.ep << 44) | (batch.cp << 28) | batch.devices
+    return first, second
+
+
+def departures(batch: StrategyBatch) -> I64:
+    """How many options differ from the defaults: among equals, the plainer strategy goes first."""
+    plain = np.where(batch.vpp > 1, SCHEDULE_CODE["interleaved"], SCHEDULE_CODE["1f1b"])
+    mask = batch.recompute.astype(np.int64)
+    bits = sum(((mask >> i) & 1) for i in range(16))
+    flags = [
+        batch.micro_batch > 1,
+        (batch.micro_batch_group != 0) & (batch.micro_batch_group != batch.pp),
+        batch.zero_stage != 1,
+        batch.recompute_layers > 0,
+        (batch.schedule != plain) & (batch.pp > 1),
+        batch.dispatcher != 0,
+        batch.ep_overlap,
+        batch.offload_frac > 0,
+        batch.swap_frac > 0,
+    ]
+    return bits + sum(flag.astype(np.int64) for flag in flags)
+
+
+def best_first(candidates: Candidates) -> NDArray[np.intp]:
+    """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then as they came."""
+    return np.lexsort(
+        (
+            departures(candidates.batch),
+            candidates.reserved_bytes.astype(np.float32),
+            candidates.score.astype(np.float32),
+        )
+    )

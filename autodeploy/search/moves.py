@@ -1,0 +1,97 @@
+"""Small moves around a good strategy: the axes too fine for the screen.
+
+Micro-batch group size G of interleaved schedules, layers under full recompute, activation swap and optimizer offload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from autodeploy.search.candidates import compact_layouts
+from autodeploy.search.refine import Landscape, Params
+from cost_models.strategies import RECOMPUTE_BIT, SCHEDULE_CODE, StrategyBatch
+
+STEPS = 8  # swap, offload and layers under recompute move in eighths
+GROUP_CHOICES = 4
+GROUPED_SCHEDULES = tuple(SCHEDULE_CODE[name] for name in ("interleaved", "adaptive-pipe"))
+Valid = Callable[[StrategyBatch], np.ndarray]
+
+
+def landscape_around(
+    best: StrategyBatch, global_batch: int, valid: Valid, *, swap: bool, offload: bool, recompute_layers: bool
+) -> Landscape:
+    """Parameters: which of the best strategies, and the moves that the user left free. A move that the rules forbid is not made."""
+    highs = {"strategy": len(best) - 1, "group": GROUP_CHOICES - 1}
+    if recompute_layers:
+        highs["recompute_layers"] = STEPS - 1
+    if swap:
+        highs["swap"] = STEPS
+    if offload:
+        highs["offload"] = STEPS
+
+    def decode(trials: Sequence[Params]) -> StrategyBatch:
+        index = np.array([trial["strategy"] for trial in trials], dtype=np.intp)
+        origin = best.take(index)
+        moved = _moved(origin, trials, global_batch)
+        allowed = valid(moved)
+        return _choose(allowed, moved, origin)
+
+    start = [dict.fromkeys(highs, 0) | {"strategy": i} for i in range(len(best))]
+    return Landscape(highs=highs, decode=decode, start=start)
+
+
+def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -> StrategyBatch:
+    def eighths(name: str) -> np.ndarray:
+        return np.array([trial.get(name, 0) for trial in trials], dtype=np.float64) / STEPS
+
+    micro_batches = origin.micro_batches(global_batch)
+    group = np.array(
+        [
+            _group(trial["group"], int(pp), int(m)) if code in GROUPED_SCHEDULES and vpp > 1 else 0
+            for trial, pp, m, code, vpp in zip(
+                trials, origin.pp, micro_batches, origin.schedule, origin.vpp, strict=True
+            )
+        ],
+        dtype=np.int64,
+    )
+    layers = np.array([origin.layouts[i].layers_per_stage.max() for i in origin.layout])
+    spared = np.floor(eighths("recompute_layers") * layers).astype(np.int64)
+    full = (origin.recompute & RECOMPUTE_BIT["full"]) != 0
+    covered = np.where(full & (spared > 0), layers.astype(np.int64) - spared, origin.recompute_layers)
+    return replace(
+        origin,
+        micro_batch_group=np.where(group > 0, group, origin.micro_batch_group),
+        recompute_layers=covered,
+        swap_frac=np.maximum(origin.swap_frac, eighths("swap")),
+        offload_frac=np.maximum(origin.offload_frac, eighths("offload")),
+    )
+
+
+def group_sizes(pp: int, micro_batches: int) -> list[int]:
+    """Valid sizes G of a micro-batch group: pp <= G <= m, and m % G is 0 or at least pp. Smallest first."""
+    return [g for g in range(pp, micro_batches + 1) if micro_batches % g == 0 or micro_batches % g >= pp]
+
+
+def _group(choice: int, pp: int, micro_batches: int) -> int:
+    """0 keeps what is; 1..3 take the smallest sizes above pp, which cost the least memory."""
+    sizes = group_sizes(pp, min(micro_batches, 4 * pp))
+    return sizes[min(choice, len(sizes) - 1)] if choice and sizes else 0
+
+
+def _choose(allowed: np.ndarray, moved: StrategyBatch, origin: StrategyBatch) -> StrategyBatch:
+    both = StrategyBatch.concatenate([moved, origin])
+    n = len(origin)
+    return compact_layouts(both.take(np.where(allowed, np.arange(n), np.arange(n) + n)))
+
+
+def free_moves(axes: Mapping[str, object]) -> dict[str, bool]:
+    """Which moves the user has left free: an axis given on the command line is not moved."""
+    return {
+        "swap": "swap" not in axes,
+        "offload": "offload" not in axes,
+        "recompute_layers": "recompute" not in axes,
+    }
+

@@ -1,0 +1,105 @@
+"""Nothing fits: what comes closest, and what would make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autodeploy.search.candidates import Candidates
+from autodeploy.search.request import Evaluate, SearchRequest
+from autodeploy.search.shortlist import rank_within_group
+from autodeploy.search.space import Space, SpaceCounts, chunks
+from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch
+
+GIB = 2**30
+SHOWN = 5
+DOUBLINGS = 5  # how far more cards are tried: up to 32 times as many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    strategy: StrategyBatch  # of length 1
+    short_by_bytes: float
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    words: str
+    apply: Callable[[StrategyBatch], StrategyBatch]
+
+
+def _recompute(batch: StrategyBatch) -> StrategyBatch:
+    return replace(
+        batch,
+        recompute=np.full_like(batch.recompute, RECOMPUTE_BIT["full"]),
+        recompute_layers=np.zeros_like(batch.recompute_layers),
+    )
+
+
+def _offload(batch: StrategyBatch) -> StrategyBatch:
+    return replace(batch, offload_frac=np.ones_like(batch.offload_frac))
+
+
+def _micro_batch_of_one(batch: StrategyBatch) -> StrategyBatch:
+    return replace(batch, micro_batch=np.ones_like(batch.micro_batch))
+
+
+# Cheapest first; the first that makes it fit is the one named.
+REMEDIES = (
+    Remedy("micro-batch 1", _micro_batch_of_one),
+    Remedy("full recompute", _recompute),
+    Remedy("optimizer state offloaded to the host (offload 1.0)", _offload),
+    Remedy("full recompute, and optimizer state offloaded to the host", lambda batch: _recompute(_offload(batch))),
+)
+
+
+def nearest(request: SearchRequest, misses: Candidates, evaluate: Evaluate, space: Space) -> list[NearMiss]:
+    """The closest strategies, each with the first remedy that makes it fit, or else how many cards would."""
+    best = misses.take(rank_within_group(misses) == 0).take(slice(0, SHOWN))
+    if not len(best):
+        return []
+    fixes = _remedies(request, best.batch, evaluate)
+    more_cards = fewest_cards(request, evaluate, space)
+    cap = request.hardware.usable_bytes
+    return [
+        NearMiss(
+            strategy=best.batch.take(slice(i, i + 1)),
+            short_by_bytes=float(best.reserved_bytes[i] - cap),
+            fix="; or ".join(part for part in (fixes[i], more_cards) if part)
+            or f"needs more than {2**DOUBLINGS} times the cards, or cards with more memory",
+        )
+        for i in range(len(best))
+    ]
+
+
+def _remedies(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> list[str]:
+    words = [""] * len(batch)
+    for remedy in REMEDIES:
+        cost = evaluate(request.model, request.hardware, request.workload, remedy.apply(batch))
+        for i in range(len(batch)):
+            if cost.feasible[i] and not words[i]:
+                words[i] = remedy.words
+    return words
+
+
+def fewest_cards(request: SearchRequest, evaluate: Evaluate, space: Space) -> str:
+    """The smallest power-of-two multiple of the cards at which some strategy fits, in words; "" if none does."""
+    largest = max(request.devices)
+    for doubling in range(1, DOUBLINGS + 1):
+        devices = largest * 2**doubling
+        found = _any_feasible(replace(request, devices=(devices,)), evaluate, space)
+        if found is not None:
+            return f"{devices} cards (TP{found.tp[0]}/PP{found.pp[0]}/EP{found.ep[0]} fits)"
+    return ""
+
+
+def _any_feasible(request: SearchRequest, evaluate: Evaluate, space: Space) -> StrategyBatch | None:
+    for batch in chunks(space, request, SpaceCounts()):
+        cost = evaluate(request.model, request.hardware, request.workload, batch)
+        if cost.feasible.any():
+            least = int(np.argmin(np.where(cost.feasible, cost.step_s, np.inf)))
+            return batch.take(slice(least, least + 1))
+    return None

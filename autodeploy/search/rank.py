@@ -1,0 +1,65 @@
+"""The final order: one row for each group (TP, PP, VPP, EP, ETP, CP), or every variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autodeploy.search.candidates import Candidates, best_first
+from autodeploy.search.request import SearchRequest
+from autodeploy.search.shortlist import pareto_front, rank_within_group
+from cost_models.strategies import F64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Strategies in order; both times where the simulator has run (nan where it has not)."""
+
+    candidates: Candidates
+    screened_s: F64
+    simulated_s: F64
+
+
+def rank(request: SearchRequest, candidates: Candidates, screened_s: F64, simulated_s: F64) -> Ranking:
+    """``candidates.step_s`` is what decides: simulated where it can be, else screened."""
+    index = np.arange(len(candidates))
+    index = index[candidates.feasible]
+    index = index[best_first(candidates.take(index))]
+    index = index[_first_of_equals(candidates.take(index))]
+    if request.objective == "pareto":
+        index = index[_front_rows(candidates.take(index))]
+    elif not request.all_variants:
+        index = index[rank_within_group(candidates.take(index)) == 0]
+    index = index[: request.top]
+    return Ranking(candidates.take(index), screened_s[index], simulated_s[index])
+
+
+def _front_rows(candidates: Candidates) -> np.ndarray:
+    marked = replace(candidates, score=np.arange(len(candidates), dtype=np.float64))
+    return pareto_front(marked).score.astype(np.intp)
+
+
+def _first_of_equals(candidates: Candidates) -> np.ndarray:
+    """Mask of strategies not seen before in the list: the screen and the study may both have found one."""
+    seen: set[tuple[object, ...]] = set()
+    mask = np.zeros(len(candidates), dtype=bool)
+    for i, row in enumerate(identities(candidates)):
+        mask[i] = row not in seen
+        seen.add(row)
+    return mask
+
+
+IDENTITY = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "zero_stage", "sequence_parallel", "recompute",
+    "recompute_layers", "schedule", "dispatcher", "ep_overlap", "offload_frac", "swap_frac",
+)  # fmt: skip
+
+
+def identities(candidates: Candidates) -> list[tuple[object, ...]]:
+    """One hashable value per strategy; 0 and pp as micro-batch group are the same thing."""
+    batch = candidates.batch
+    columns = [getattr(batch, name).tolist() for name in IDENTITY]
+    group = np.where(batch.micro_batch_group == 0, batch.pp, batch.micro_batch_group).tolist()
+    layouts = [(layout.key, layout.text, layout.counts.tobytes()) for layout in batch.layouts]
+    return list(zip(*columns, group, [layouts[i] for i in batch.layout.tolist()], strict=True))

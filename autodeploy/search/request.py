@@ -1,0 +1,74 @@
+"""What a search is asked: three inputs (model, hardware, workload), the cards, and how to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from autodeploy.errors import InputError
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.strategies import F64, StrategyBatch
+
+if TYPE_CHECKING:
+    from cost_models.step import StepCost
+
+METHODS = ("auto", "exhaustive", "tpe", "nsga2", "random")
+OBJECTIVES = ("time", "tokens", "memory", "cost", "pareto")
+
+AxisValues = tuple[int | float | str, ...]
+Progress = Callable[[str, int, int | None], None]  # (what, done, total)
+
+
+class Evaluate(Protocol):
+    """The pure function that prices strategies: ``cost_models.step.evaluate`` or a stand-in."""
+
+    def __call__(
+        self,
+        model: ModelSpec,
+        hardware: HardwareProfile,
+        workload: Workload,
+        batch: StrategyBatch,
+        *,
+        per_rank: bool = False,
+    ) -> StepCost: ...
+
+
+# The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.
+SimulateBatch = Callable[[ModelSpec, HardwareProfile, Workload, StrategyBatch], F64 | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One question to the twin. The memory cap is ``hardware.usable_bytes``."""
+
+    model: ModelSpec
+    hardware: HardwareProfile
+    workload: Workload
+    devices: tuple[int, ...]
+    backend: str
+    axes: Mapping[str, AxisValues] = field(default_factory=dict)
+    method: str = "auto"
+    objective: str = "time"
+    top: int = 20
+    all_variants: bool = False
+    audit: bool = False
+    trials: int = 200
+    timeout_s: float | None = None
+    storage: str | None = None
+    study: str | None = None
+    workers: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError("--method", self.method, f"one of {', '.join(METHODS)}")
+        if self.objective not in OBJECTIVES:
+            raise InputError("--objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
+        for name, low in (("top", 1), ("trials", 0), ("workers", 1)):
+            if getattr(self, name) < low:
+                raise InputError(f"--{name}", getattr(self, name), f"a whole number >= {low}")
+        if not self.devices or min(self.devices) < 1:
+            raise InputError("--devices", self.devices, "a whole number of cards >= 1")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise InputError("--timeout", self.timeout_s, "seconds > 0")

@@ -1,0 +1,91 @@
+"""What a screen remembers of the space: little, whatever the size of the space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autodeploy.search.candidates import Candidates, best_first, group_key
+
+VARIANTS_PER_GROUP = 3
+GROUPS = 512
+MISSES = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortlist:
+    """The best variants of the best groups, the best whatever the group, the front, and the nearest misses."""
+
+    groups: Candidates
+    overall: Candidates
+    front: Candidates
+    misses: Candidates
+    priced: int
+    feasible: int
+
+    def merge(self, other: Shortlist, top: int) -> Shortlist:
+        return Shortlist(
+            groups=best_of_groups(Candidates.concatenate([self.groups, other.groups])),
+            overall=_first(Candidates.concatenate([self.overall, other.overall]), top),
+            front=pareto_front(Candidates.concatenate([self.front, other.front])),
+            misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
+            priced=self.priced + other.priced,
+            feasible=self.feasible + other.feasible,
+        )
+
+
+def shorten(candidates: Candidates, top: int) -> Shortlist:
+    """Shortlist of one priced batch."""
+    fitting = candidates.take(candidates.feasible)
+    return Shortlist(
+        groups=best_of_groups(fitting),
+        overall=_first(fitting, top),
+        front=pareto_front(fitting),
+        misses=nearest_misses(candidates.take(~candidates.feasible)),
+        priced=len(candidates),
+        feasible=len(fitting),
+    )
+
+
+def _first(candidates: Candidates, count: int) -> Candidates:
+    return candidates.take(best_first(candidates)[:count])
+
+
+def rank_within_group(candidates: Candidates) -> NDArray[np.int64]:
+    """0 for the first strategy of its group, 1 for the second, ... of candidates sorted best first, [N]."""
+    first, second = group_key(candidates.batch)
+    order = np.lexsort((second, first))  # stable: best first inside a group
+    new_group = np.ones(len(order), dtype=bool)
+    new_group[1:] = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
+    start = np.maximum.accumulate(np.where(new_group, np.arange(len(order)), 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - start
+    return rank
+
+
+def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, groups: int = GROUPS) -> Candidates:
+    """At most ``variants`` strategies of each of the ``groups`` best groups, best first."""
+    ordered = candidates.take(best_first(candidates))
+    rank = rank_within_group(ordered)
+    leaders = ordered.score[rank == 0]
+    worst = leaders[groups - 1] if len(leaders) > groups else np.inf
+    return ordered.take((rank < variants) & (ordered.score <= worst))
+
+
+def pareto_front(candidates: Candidates) -> Candidates:
+    """Strategies that no other beats in both step time and memory, fastest first."""
+    order = np.lexsort((candidates.reserved_bytes, candidates.step_s))
+    memory = candidates.reserved_bytes[order]
+    least_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]]) if len(memory) else memory
+    return candidates.take(order[memory < least_before])
+
+
+def nearest_misses(candidates: Candidates, count: int = MISSES) -> Candidates:
+    """Of each group the strategy that needs least memory; the ``count`` least of them."""
+    order = np.lexsort((candidates.step_s, candidates.reserved_bytes.astype(np.float32)))
+    if len(order) > 4096:  # the nearest are all that matters
+        order = order[:4096]
+    ordered = candidates.take(order)
+    return ordered.take(rank_within_group(ordered) == 0).take(slice(0, count))
