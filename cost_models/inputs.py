@@ -174,6 +174,8 @@ class GemmCurve:
     memory_efficiency_frac: float
     small_tile_frac: float = 1.0  # g: efficiency of the 128x128 tile relative to the large ones
     large_tile: bool = False  # a 256x256 tile exists beside 128x128, 128x256, 256x128 (Blackwell)
+    droop_frac: float = 0.0  # share of the rate that long GEMMs lose to power: rate x (1 - droop F / (F + droop_half_flop))
+    droop_half_flop: float = 1.0
     dgrad_frac: float = 1.0  # efficiency of the input-gradient GEMM relative to forward
     wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
     quantize_memory_frac: float = 0.0  # fp8: quantising the input is 3 m k bytes at this share of bandwidth; 0: left out
