@@ -37,6 +37,11 @@ class BlockGraph:
     last_of_rank: I64
     first_of_rank: I64
 
+    @property
+    def paired(self) -> NDArray[np.bool_]:
+        """Slots of a forward and a backward side by side, [B]."""
+        return np.array([len(slot) == 2 and slot[0][0] != slot[1][0] for slot in self.slots])
+
 
 def needs(op: Op, stages: int) -> Op | None:
     """The operation that makes the input of `op`: (F, ...) or (any backward, ...) given as (kind 1, ...)."""

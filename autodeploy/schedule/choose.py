@@ -44,7 +44,7 @@ def slot_templates(
 
 
 def choose_lane_orders(
-    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, repeats: int = 3
+    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, piece_overhead_s: float, repeats: int = 3
 ) -> NDArray[np.int64]:
     """Index into `CATALOGUE` of the fastest lane order of each scenario, [N].
 
@@ -59,8 +59,8 @@ def choose_lane_orders(
         templates = [
             slot_template(graph.kinds[k][0], tuple(structures[s] for s in graph.kinds[k][1]), entry) for k in pairs
         ]
-        small = _OnlyKinds(tuple(graph.kinds[k] for k in pairs))
-        matrix = price_slots(small, templates, packed_s, None).matrix  # type: ignore[arg-type]
+        pair_kinds = tuple(graph.kinds[k] for k in pairs)
+        matrix = price_slots(pair_kinds, templates, packed_s, None, piece_overhead_s).matrix
         clocks = np.zeros((LANES, packed_s.shape[-1]))
         at_round: list[F64] = []
         for _ in range(repeats):
@@ -69,13 +69,6 @@ def choose_lane_orders(
             at_round.append(clocks.max(axis=0))
         rates.append(at_round[-1] - at_round[-2])
     return np.asarray(np.argmin(np.round(np.array(rates), 12), axis=0), dtype=np.int64)
-
-
-class _OnlyKinds:
-    """Stands in for a graph where only its slot kinds matter."""
-
-    def __init__(self, kinds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> None:
-        self.kinds = kinds
 
 
 def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:

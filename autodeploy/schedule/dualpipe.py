@@ -1,4 +1,4 @@
-"""DualPipe and DualPipeV (DeepSeek-V3, arXiv 2412.19437; order of `dualpipe.py` and `dualpipev.py`, deepseek-ai/DualPipe).
+"""DualPipe and DualPipeV (DeepSeek-V3, arXiv 2412.19437; order of deepseek-ai/DualPipe, dualpipe.py, dualpipev.py).
 
 Both share one program: phase 0 is the stream a rank starts with, phase 1 the other. DualPipe feeds micro-batches from
 both ends of the pipeline and holds two copies of the weights; DualPipeV cuts it in half and folds the model as a V.
@@ -8,8 +8,21 @@ from __future__ import annotations
 
 from collections import deque
 
-from autodeploy.schedule.operations import B, F, I, Op, PipelineShape, Schedule, ScheduleError, Slot, W
-from autodeploy.schedule.operations import one_direction, require_single_chunk, require_two_chunks, v_placement
+from autodeploy.schedule.operations import (
+    B,
+    F,
+    I,
+    Op,
+    PipelineShape,
+    Schedule,
+    ScheduleError,
+    Slot,
+    W,
+    one_direction,
+    require_single_chunk,
+    require_two_chunks,
+    v_placement,
+)
 
 
 def dualpipe(shape: PipelineShape) -> Schedule:

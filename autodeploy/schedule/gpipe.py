@@ -7,6 +7,7 @@ from autodeploy.schedule.operations import (
     F,
     PipelineShape,
     Schedule,
+    Slot,
     loop_placement,
     one_direction,
     require_single_chunk,
@@ -16,6 +17,10 @@ from autodeploy.schedule.operations import (
 def gpipe(shape: PipelineShape) -> Schedule:
     """Bubble (p-1)(F+B); all m micro-batches in flight on every rank."""
     require_single_chunk("gpipe", shape)
-    micro_batches = range(shape.micro_batches)
-    orders = [[((F, r, i),) for i in micro_batches] + [((B, r, i),) for i in micro_batches] for r in range(shape.pp)]
+    orders = [_rank_order(shape.micro_batches, rank) for rank in range(shape.pp)]
     return one_direction("gpipe", shape, loop_placement(shape.pp, 1), orders)
+
+
+def _rank_order(micro_batches: int, rank: int) -> list[Slot]:
+    forwards: list[Slot] = [((F, rank, i),) for i in range(micro_batches)]
+    return forwards + [((B, rank, i),) for i in range(micro_batches)]

@@ -7,9 +7,10 @@ real durations are. Which entry suits a strategy is decided on its own durations
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from autodeploy.schedule.operations import F
 from autodeploy.schedule.segments import COMPUTE, INTER, Node, Segment, Streams, Structure, build_streams
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
@@ -21,7 +22,7 @@ class LaneOrder:
     """One entry. `lead`: the stream served first when both can go (None: the one with more left to do).
 
     `communication_frac`: nominal time of one direction of all-to-all over the attention of one layer; `pieces`: into
-    how many parts the all-to-alls and experts are cut; `whole_streams`: cut no finer than a chunk (stream after stream).
+    how many parts the all-to-alls and experts are cut; `whole_streams`: no finer than a chunk, stream after stream.
     """
 
     name: str
@@ -67,6 +68,8 @@ def ordered_streams(
     kinds: tuple[int, ...], structures: tuple[Structure, ...], entry: LaneOrder, early_gradient: bool = True
 ) -> tuple[Streams, tuple[int, ...]]:
     """The nodes of a slot and the sequence in which they take the lanes."""
+    if len(kinds) == 2 and (kinds[0] == F) == (kinds[1] == F):  # one direction: the first micro-batch must not be late
+        entry = replace(entry, lead=0, whole_streams=False)
     streams = build_streams(kinds, structures, entry.pieces, early_gradient)
     if entry.whole_streams:
         return streams, tuple(range(len(streams.nodes)))

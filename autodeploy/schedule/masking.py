@@ -1,8 +1,10 @@
 """How much of the all-to-all time no compute hides.
 
-exposed time of a rank = time in which its compute lane does nothing while an all-to-all of the rank runs or while its
-next compute operation waits for one, less the wait that the same operation has when all-to-alls take no time (the
-bubble that exists without them). masked share = 1 - exposed / all-to-all time, summed over ranks.
+exposed time of a rank = time in which its compute lane does nothing and an all-to-all of the rank runs (what waits for
+one waits while it, or another in front of it, runs), less the wait that the same compute operation has when all-to-alls
+take no time (the bubble that exists without them). masked share = 1 - exposed / all-to-all time, summed over ranks.
+A rank that idles because another rank is held up by all-to-alls is not exposed by this definition; `added_idle_s`
+counts that too: idle compute of all ranks with all-to-alls less without.
 """
 
 from __future__ import annotations
@@ -16,14 +18,13 @@ from autodeploy.schedule.request import EpMasking
 from autodeploy.schedule.segments import COMPUTE, IS_EP
 
 F64 = NDArray[np.float64]
-Bool = NDArray[np.bool_]
 
 
-def ep_masking(graph: BlockGraph, with_ep: NodeTimes, without_ep: NodeTimes, steady_slot: Bool) -> EpMasking:
-    """`without_ep`: the same events with all-to-alls of no length. `steady_slot` [B]: pairs of forward and backward."""
+def ep_masking(graph: BlockGraph, with_ep: NodeTimes, without_ep: NodeTimes) -> EpMasking:
+    """`without_ep`: the same events with all-to-alls of no length. Steady phase: slots of a forward and a backward."""
     scenarios = with_ep.start_s.shape[1]
     totals = np.zeros((4, scenarios))
-    steady = steady_slot[with_ep.slot]
+    steady = graph.paired[with_ep.slot]
     is_ep = np.array(IS_EP)[with_ep.segment]
     length = with_ep.end_s - with_ep.start_s
     totals[0] = length[is_ep].sum(axis=0)
@@ -35,7 +36,9 @@ def ep_masking(graph: BlockGraph, with_ep: NodeTimes, without_ep: NodeTimes, ste
             exposed, at = _exposed_s(with_ep, without_ep, compute, np.flatnonzero(mine & is_ep), n)
             totals[1, n] += exposed.sum()
             totals[3, n] += exposed[steady[at]].sum()
+    added = graph.schedule.pp * (with_ep.end_s.max(axis=0) - without_ep.end_s.max(axis=0))
     return EpMasking(
+        added_idle_s=added,
         ep_s=totals[0],
         exposed_s=totals[1],
         masked_frac=_masked(totals[0], totals[1]),
@@ -58,8 +61,7 @@ def _exposed_s(
     gap = with_ep.start_s[order, n] - before
     gap_without = without_ep.start_s[order, n] - np.concatenate([[0.0], without_ep.end_s[order[:-1], n]])
     running = _covered_s(with_ep.start_s[ep, n], with_ep.end_s[ep, n], before, with_ep.start_s[order, n])
-    blamed = np.where(with_ep.waits_for_ep[order, n], gap, running)
-    return np.clip(np.minimum(blamed, gap - np.maximum(gap_without, 0.0)), 0.0, None), order
+    return np.clip(np.minimum(running, gap - np.maximum(gap_without, 0.0)), 0.0, None), order
 
 
 def _covered_s(start_s: F64, end_s: F64, from_s: F64, to_s: F64) -> F64:

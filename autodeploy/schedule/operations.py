@@ -1,11 +1,12 @@
 """What a schedule is: for each pipeline rank, the order of its operations.
 
-Axes used in this package: N scenarios, P pipeline ranks, S virtual stages (model order), M micro-batches, V chunks a rank.
+Axes in this package: N scenarios, P pipeline ranks, S virtual stages (model order), M micro-batches, V chunks a rank.
 
 An operation is a plain tuple `(kind, stage, micro_batch)`; `stage` is the virtual stage in model order, so the
 data dependencies are the same for every schedule:
 
-    F(s, i) after F(s-1, i);  B or I (S-1, i) after F(S-1, i);  B or I (s, i) after B or I (s+1, i);  W(s, i) after I(s, i)
+    F(s, i) after F(s-1, i);  W(s, i) after I(s, i);
+    B or I (S-1, i) after F(S-1, i);  B or I (s, i) after B or I (s+1, i)
 
 A slot is one operation, or two that a rank runs side by side (forward of one micro-batch, backward of another).
 """

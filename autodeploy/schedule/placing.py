@@ -78,7 +78,7 @@ class Placer:
         return True
 
     def fill_wait(self, rank: int, ready_s: float, greedily: bool) -> None:
-        """Weight parts while they end before `ready_s`; then one that ends later, if greedy or if waiting costs more."""
+        """Weight parts while they end before `ready_s`; then one that ends later, if greedy or if a wait costs more."""
         while self.pending[rank]:
             wait = ready_s - self.clock[rank]
             if wait <= 1e-12:

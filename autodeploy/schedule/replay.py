@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.blocks import BlockGraph
+from autodeploy.schedule.blocks import BlockGraph, SlotKind
 from autodeploy.schedule.segments import LANE_OF, Node
 from autodeploy.schedule.templates import INPUTS, LANES, Template, node_ends_s, transfer_matrix
 
@@ -19,7 +19,7 @@ I64 = NDArray[np.int64]
 class SlotPrices:
     """Templates of a graph's slot kinds, with the times of their nodes.
 
-    `groups[g]` = (template, kinds that use it); `nodes_s[g][n]`: [kinds, N] seconds of node n; `matrix` [kinds, D, D, N].
+    `groups[g]` = (template, kinds that use it); `nodes_s[g][n]`: [kinds, N] seconds of node n; `matrix`: [kinds, D, D, N].
     """
 
     groups: tuple[tuple[Template, I64], ...]
@@ -28,7 +28,13 @@ class SlotPrices:
     busy_s: F64  # [kinds, lanes, N]
 
 
-def price_slots(graph: BlockGraph, templates: list[Template], packed_s: F64, pair_scale: F64 | None) -> SlotPrices:
+def price_slots(
+    slot_kinds: tuple[SlotKind, ...],
+    templates: list[Template],
+    packed_s: F64,
+    pair_scale: F64 | None = None,
+    piece_overhead_s: float = 0.0,
+) -> SlotPrices:
     """Durations and transfer matrices of all slot kinds; `packed_s` is [S, L, K, N]."""
     scenarios = packed_s.shape[-1]
     by_template: dict[int, list[int]] = {}
@@ -39,7 +45,7 @@ def price_slots(graph: BlockGraph, templates: list[Template], packed_s: F64, pai
     groups, all_nodes = [], []
     for members in by_template.values():
         template, kinds = templates[members[0]], np.array(members)
-        nodes = [_duration_s(node, graph, kinds, packed_s) for node in template.nodes]
+        nodes = [_duration_s(node, slot_kinds, kinds, packed_s, piece_overhead_s) for node in template.nodes]
         if pair_scale is not None and len(template.exits) == 2:
             nodes = [duration * pair_scale for duration in nodes]
         matrix[kinds] = transfer_matrix(template, nodes) if nodes else _identity(len(members), scenarios)
@@ -56,9 +62,10 @@ def _identity(kinds: int, scenarios: int) -> F64:
     return matrix
 
 
-def _duration_s(node: Node, graph: BlockGraph, kinds: I64, packed_s: F64) -> F64:
-    stages = [graph.kinds[k][1][node.stream] for k in kinds]
-    return np.asarray(packed_s[stages, node.layer, node.segment] / node.pieces)
+def _duration_s(node: Node, slot_kinds: tuple[SlotKind, ...], kinds: I64, packed_s: F64, overhead_s: float) -> F64:
+    stages = [slot_kinds[k][1][node.stream] for k in kinds]
+    whole = packed_s[stages, node.layer, node.segment]
+    return np.asarray(whole / node.pieces + overhead_s if node.pieces > 1 else whole)
 
 
 def replay(graph: BlockGraph, matrix: F64, delay_s: F64) -> F64:
@@ -75,7 +82,7 @@ def replay(graph: BlockGraph, matrix: F64, delay_s: F64) -> F64:
     return state
 
 
-def slot_inputs(graph: BlockGraph, state: F64, delay_s: F64, part: slice) -> F64:
+def slot_inputs(graph: BlockGraph, state: F64, delay_s: F64, part: slice | NDArray[np.intp]) -> F64:
     """[slots, D, N]: the clocks the slot finds, and when its inputs arrive."""
     inputs = state[graph.previous[part]]
     for j in range(2):
@@ -95,53 +102,32 @@ class NodeTimes:
     layer: I64
     segment: I64
     lane: I64
-    ready_at: F64  # when everything it waits for but its lane was there, [E, N]
-    waits_for_ep: NDArray[np.bool_]  # the last thing it waited for was an all-to-all of this rank, [E, N]
 
 
 def node_times(graph: BlockGraph, prices: SlotPrices, state: F64, delay_s: F64) -> NodeTimes:
     """Replays the nodes of every slot from the state the slot found."""
-    rows: dict[str, list[F64]] = {name: [] for name in ("start", "end", "slot", "ready", "ep", "node")}
+    starts: list[F64] = []
+    ends: list[F64] = []
+    slot_of: list[I64] = []
     fixed: list[tuple[int, int, int, int]] = []
     for (template, kinds), nodes_s in zip(prices.groups, prices.nodes_s, strict=True):
         slots = np.flatnonzero(np.isin(graph.kind, kinds))
         row_of = np.searchsorted(kinds, graph.kind[slots])
-        inputs = slot_inputs(graph, state, delay_s, slots)  # type: ignore[arg-type]
+        inputs = slot_inputs(graph, state, delay_s, slots)
         durations = [duration[row_of] for duration in nodes_s]
-        ends = node_ends_s(template, durations, [inputs[:, j] for j in range(INPUTS)])
-        for at, node in enumerate(template.nodes):
-            ready, by_ep = _ready(template, at, ends, inputs)
-            rows["end"].append(ends[at])
-            rows["start"].append(ends[at] - durations[at])
-            rows["slot"].append(slots)
-            rows["ready"].append(ready)
-            rows["ep"].append(by_ep)
+        node_ends = node_ends_s(template, durations, [inputs[:, j] for j in range(INPUTS)])
+        for node, end, duration in zip(template.nodes, node_ends, durations, strict=True):
+            ends.append(end)
+            starts.append(end - duration)
+            slot_of.append(slots.astype(np.int64))
             fixed += [(node.stream, node.layer, node.segment, LANE_OF[node.segment])] * len(slots)
     stream, layer, segment, lane = np.array(fixed, dtype=np.int64).T
     return NodeTimes(
-        start_s=np.concatenate(rows["start"]),
-        end_s=np.concatenate(rows["end"]),
-        slot=np.concatenate(rows["slot"]).astype(np.int64),
+        start_s=np.concatenate(starts),
+        end_s=np.concatenate(ends),
+        slot=np.concatenate(slot_of),
         stream=stream,
         layer=layer,
         segment=segment,
         lane=lane,
-        ready_at=np.concatenate(rows["ready"]),
-        waits_for_ep=np.concatenate(rows["ep"]).astype(bool),
     )
-
-
-def _ready(template: Template, at: int, ends: list[F64], inputs: F64) -> tuple[F64, F64]:
-    """Time when the inputs of a node other than its lane were there, and whether an all-to-all came last."""
-    node = template.nodes[at]
-    compute = np.zeros_like(ends[at])
-    ep = np.zeros_like(ends[at])
-    for before in template.waits[at]:
-        target = ep if template.nodes[before].lane else compute
-        np.maximum(target, ends[before], out=target)
-    for j in template.reads[at]:
-        if j >= LANES:
-            np.maximum(compute, inputs[:, j], out=compute)
-    if node.lane == 0 and 0 in template.reads[at]:
-        compute = np.maximum(compute, inputs[:, 0])
-    return np.maximum(compute, ep), ep > compute

@@ -1,4 +1,4 @@
-"""What `simulate` takes and gives. N scenarios share one graph; P ranks, S virtual stages (= pp x vpp, DualPipe: pp)."""
+"""What `simulate` takes and gives. N scenarios share one graph; P ranks, S virtual stages (= pp x vpp)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from autodeploy.schedule.table import SCHEDULES
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
+ENDS = ("none", "warm-up", "cool-down", "both")
 OVERLAPS = ("auto", "none", "lanes")
 
 
@@ -25,9 +26,10 @@ class SimulationRequest:
     `costs`: `StageCosts` (one number per stage and direction) or `LayerSegments` (three lanes).
     `overlap`: "none" lets communication hold the compute lane; "lanes" gives each its lane; "auto" is "lanes" for
     adaptive-pipe, dualpipe and dualpipev, else "none".
-    `lane_order`: a name of the catalogue; None chooses per scenario. `pair_ends`: overlap two micro-batches of one
-    direction in warm-up and cool-down; None tries both and keeps the faster per scenario (adaptive-pipe only).
-    `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender's compute waits.
+    `lane_order`: a name of the catalogue; None chooses per scenario. `ends` (adaptive-pipe): where two micro-batches of
+    one direction run side by side: "none", "warm-up", "cool-down", "both"; None tries the first two and keeps the faster.
+    `piece_overhead_s`: what each part costs more when all-to-alls and experts are cut in pieces.
+    `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits.
     `pair_saving_frac`: F&B of a pair takes (1 - this) (F + B); with `StageCosts` only.
     `sync_optimizer`: ranks meet before the optimizer (gradient norm); False: each goes on, as post-validation allows.
     `order_costs`: what an automatic schedule plans with; None takes the mean over the batch.
@@ -41,7 +43,8 @@ class SimulationRequest:
     group: int = 0
     overlap: str = "auto"
     lane_order: str | None = None
-    pair_ends: bool | None = None
+    ends: str | None = None
+    piece_overhead_s: float = 0.0
     p2p_s: F64 | float = 0.0
     p2p_exposed: bool = False
     pair_saving_frac: F64 | float = 0.0
@@ -56,6 +59,8 @@ class SimulationRequest:
             raise ScheduleError("SimulationRequest.schedule", self.schedule, f"one of {', '.join(SCHEDULES)}")
         if self.overlap not in OVERLAPS:
             raise ScheduleError("SimulationRequest.overlap", self.overlap, f"one of {', '.join(OVERLAPS)}")
+        if self.ends not in (*ENDS, None):
+            raise ScheduleError("SimulationRequest.ends", self.ends, f"one of {', '.join(ENDS)}")
         if self.stages != self.pp * self.vpp:
             raise ScheduleError("SimulationRequest.costs", f"{self.stages} stages", f"pp x vpp = {self.pp * self.vpp}")
 
@@ -94,6 +99,7 @@ class EpMasking:
 
     ep_s: F64
     exposed_s: F64
+    added_idle_s: F64
     masked_frac: F64
     steady_ep_s: F64
     steady_exposed_s: F64
@@ -138,6 +144,6 @@ class SimulationResult:
     peak_activation_bytes: F64 | None
     peak_memory_bytes: F64 | None
     lane_order: tuple[str, ...]
-    pair_ends: NDArray[np.bool_]
+    ends: tuple[str, ...]
     masking: EpMasking | None
     events: StepEvents | None
