@@ -1,0 +1,177 @@
+"""Predicted against measured: one result per run, figures per group and part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from autodeploy.accuracy import metrics
+from autodeploy.accuracy.cases import RunCase, build_cases
+from autodeploy.accuracy.loader import Run, RunSet
+from autodeploy.accuracy.predict import Evaluate, Prediction, predict
+
+GIB = 2.0**30
+RESERVED_KINDS = ("reserved", "nvidia-smi")  # what the other readings leave out: context, buffers, fragmentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """One run, measured and predicted. None: not measured, or not predicted (``skipped`` says why)."""
+
+    run: Run
+    predicted_step_time_s: float | None = None
+    predicted_memory_gib: float | None = None
+    oom_predicted: bool | None = None
+    measured_tflops_per_device: float | None = None
+    predicted_tflops_per_device: float | None = None
+    time_s: dict[str, float] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    skipped: str | None = None
+
+    @property
+    def time_error_frac(self) -> float | None:
+        if self.run.step_time_s is None or self.predicted_step_time_s is None:
+            return None
+        return metrics.error_frac(self.predicted_step_time_s, self.run.step_time_s)
+
+    @property
+    def memory_error_frac(self) -> float | None:
+        if self.run.peak_memory_gib is None or self.predicted_memory_gib is None:
+            return None
+        return metrics.error_frac(self.predicted_memory_gib, self.run.peak_memory_gib)
+
+    @property
+    def oom_measured(self) -> bool | None:
+        """A run with a step time has fitted; an empty verdict without one says nothing."""
+        return True if self.run.oom else (False if self.run.step_time_s is not None else None)
+
+    @property
+    def fitted_on(self) -> bool:
+        return not metrics.held_out(self.run.family)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All results of one comparison, in the order of the runs."""
+
+    results: tuple[RunResult, ...]
+
+    def select(self, keep: Callable[[RunResult], bool]) -> list[RunResult]:
+        return [result for result in self.results if keep(result)]
+
+
+def compare(run_set: RunSet, evaluate: Evaluate | None = None, runs: Iterable[Run] | None = None) -> Report:
+    """Every run (or ``runs`` of the set) predicted with its own configuration."""
+    chosen = tuple(run_set.runs if runs is None else runs)
+    cases = build_cases(run_set, chosen)
+    predictions, failed = predict(cases.cases, evaluate)
+    by_id = {case.run.id: case for case in cases.cases}
+    reasons = {**cases.skipped, **failed}
+    return Report(tuple(
+        _result(by_id[run.id], predictions[run.id]) if run.id in predictions else RunResult(run=run, skipped=reasons[run.id])
+        for run in chosen
+    ))  # fmt: skip
+
+
+def _result(case: RunCase, prediction: Prediction) -> RunResult:
+    run = case.run
+    reserved = (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
+    peak = prediction.reserved_bytes if reserved else prediction.allocated_bytes
+    devices = run.num_devices or 1
+    measured_tflops = run.tflops_per_device
+    if measured_tflops is None and run.mfu is not None:
+        measured_tflops = run.mfu * case.hardware.device.peak_flop_per_s["bf16"] / 1e12
+    return RunResult(
+        run=run, predicted_step_time_s=prediction.step_s, predicted_memory_gib=peak / GIB, oom_predicted=not prediction.fits,
+        measured_tflops_per_device=measured_tflops,
+        predicted_tflops_per_device=prediction.model_flop / prediction.step_s / devices / 1e12,
+        time_s=prediction.time_s, assumed=case.assumed,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------- figures
+
+
+def figures(results: Sequence[RunResult]) -> dict[str, Any]:
+    """The figures of one part of a group. Errors are fractions; None where nothing was measured."""
+    times = [r.time_error_frac for r in results if r.time_error_frac is not None]
+    memory = [r.memory_error_frac for r in results if r.memory_error_frac is not None]
+    return {
+        "runs": len(results),
+        "predicted": sum(r.skipped is None for r in results),
+        "timed": len(times),
+        "time_mape": metrics.mean_ape(times),
+        "time_median_ape": metrics.median_ape(times),
+        "time_p90_ape": metrics.p90_ape(times),
+        "time_mean_error": metrics.mean_error(times),
+        "memory_measured": len(memory),
+        "memory_mape": metrics.mean_ape(memory),
+        "memory_mean_error": metrics.mean_error(memory),
+        "rank_tau": time_tau(results),
+        "rate_tau": rate_tau(results),
+    }
+
+
+def split_figures(results: Sequence[RunResult]) -> dict[str, Any]:
+    """Figures of all, and apart of the families that fits may use and of those held out of every fit."""
+    whole = figures(results)
+    for name, fitted in (("fitted_families", True), ("held_out_families", False)):
+        part = figures([r for r in results if r.fitted_on is fitted])
+        whole[name] = {key: part[key] for key in ("runs", "time_mape", "memory_mape", "rank_tau")}
+    return whole
+
+
+def _families(results: Sequence[RunResult]) -> list[list[RunResult]]:
+    families: dict[str, list[RunResult]] = {}
+    for result in results:
+        families.setdefault(result.run.family, []).append(result)
+    return list(families.values())
+
+
+def time_tau(results: Sequence[RunResult]) -> float | None:
+    """Ranking by step time in families of at least five timed rows."""
+    timed = [r for r in results if r.time_error_frac is not None]
+    return metrics.pooled_tau([
+        ([r.run.step_time_s for r in family], [r.predicted_step_time_s for r in family]) for family in _families(timed)
+    ])  # fmt: skip
+
+
+def rate_tau(results: Sequence[RunResult]) -> float | None:
+    """Ranking by TFLOP/s per device, where no step time was published."""
+    rated = [r for r in results if r.run.step_time_s is None and r.measured_tflops_per_device and r.predicted_tflops_per_device]
+    return metrics.pooled_tau([
+        ([r.measured_tflops_per_device for r in family], [r.predicted_tflops_per_device for r in family])
+        for family in _families(rated)
+    ])  # fmt: skip
+
+
+def fit_balanced_accuracy(results: Sequence[RunResult]) -> float | None:
+    """Fits or dies, over the sources that report both verdicts."""
+    verdicts = [r for r in results if r.oom_measured is not None and r.oom_predicted is not None]
+    deadly = {r.run.group for r in verdicts if r.oom_measured}
+    judged = [r for r in verdicts if r.run.group in deadly]
+    return metrics.balanced_accuracy([bool(r.oom_measured) for r in judged], [bool(r.oom_predicted) for r in judged])
+
+
+def group_names(report: Report) -> list[str]:
+    return sorted({result.run.report_group for result in report.results})
+
+
+def group_figures(report: Report) -> dict[str, dict[str, Any]]:
+    """Group -> {"complete": figures, "partial": figures}: complete rows without a suspect mark, and all others."""
+    groups: dict[str, dict[str, list[RunResult]]] = {name: {"complete": [], "partial": []} for name in group_names(report)}
+    for result in report.results:
+        groups[result.run.report_group]["complete" if result.run.gated else "partial"].append(result)
+    return {name: {part: split_figures(rows) for part, rows in parts.items()} for name, parts in groups.items()}
+
+
+def family_figures(report: Report) -> dict[str, dict[str, Any]]:
+    """Figures by family over gated rows: for diagnosis."""
+    return {rows[0].run.family: figures(rows) for rows in _families([r for r in report.results if r.run.gated])}
+
+
+def total_figures(report: Report) -> dict[str, Any]:
+    gated = report.select(lambda r: r.run.gated)
+    return {**split_figures(gated), "fit_balanced_accuracy": fit_balanced_accuracy(report.results),
+            "skipped": sum(r.skipped is not None for r in report.results)}  # fmt: skip

@@ -1,0 +1,55 @@
+"""The report as JSON (schema autodeploy.accuracy/1) and as CSV rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autodeploy.accuracy.compare import Report, RunResult, family_figures, group_figures, total_figures
+from autodeploy.accuracy.targets import TargetStatus, target_status
+
+SCHEMA = "autodeploy.accuracy/1"
+
+
+def report_document(report: Report) -> dict[str, Any]:
+    """Keys change only by addition."""
+    return {
+        "schema": SCHEMA,
+        "runs": [run_row(result) for result in report.results],
+        "groups": group_figures(report),
+        "families": family_figures(report),
+        "targets": [target_row(status) for status in target_status(report)],
+        "total": total_figures(report),
+    }
+
+
+def run_row(result: RunResult) -> dict[str, Any]:
+    run = result.run
+    return {
+        "id": run.id,
+        "group": run.report_group,
+        "family": run.family,
+        "complete": run.complete,
+        "suspect": run.suspect,
+        "measured_step_time_s": run.step_time_s,
+        "predicted_step_time_s": result.predicted_step_time_s,
+        "time_error_frac": result.time_error_frac,
+        "measured_memory_gib": run.peak_memory_gib,
+        "predicted_memory_gib": result.predicted_memory_gib,
+        "memory_error_frac": result.memory_error_frac,
+        "oom_measured": result.oom_measured,
+        "oom_predicted": result.oom_predicted,
+        "fitted_on": result.fitted_on,
+        "skipped": result.skipped,
+        "measured_tflops_per_device": result.measured_tflops_per_device,
+        "predicted_tflops_per_device": result.predicted_tflops_per_device,
+        "missing": run.missing,
+        "assumed": list(result.assumed),
+    }
+
+
+def target_row(status: TargetStatus) -> dict[str, Any]:
+    target = status.target
+    return {
+        "name": target.name, "metric": target.metric, "limit": target.limit, "at_least": target.at_least,
+        "value": status.value, "rows": status.rows, "met": status.met, "peer": target.peer,
+    }  # fmt: skip
