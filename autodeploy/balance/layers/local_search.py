@@ -1,0 +1,73 @@
+"""A strong start for VPP > 1: one layer from stage a to stage b, the stages between shifting along."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.balance.layers.problem import LayerProblem, Placement, Priced, price
+
+MAX_MOVES = 400
+MTP_STAGES_TRIED = 4
+
+
+def search_locally(problem: LayerProblem) -> Placement:
+    """The best placement found from even starts, for the likeliest MTP stages; may not fit (excess > 0)."""
+    found = [_descend(problem, mtp_stage) for mtp_stage in problem.mtp_stages[:MTP_STAGES_TRIED] or (-1,)]
+    return min(found, key=lambda item: item[0])[1]
+
+
+def _descend(problem: LayerProblem, mtp_stage: int) -> tuple[tuple[float, ...], Placement]:
+    """Steepest descent: first the largest rank sum, then, that kept, the largest chunk."""
+    open_stages = problem.stages if mtp_stage < 0 else mtp_stage + 1  # no layer may follow the MTP modules
+    counts = np.zeros(problem.stages, dtype=np.int64)
+    edges = np.linspace(0, problem.items.num_layers, open_stages + 1).round().astype(np.int64)
+    counts[:open_stages] = np.diff(edges)
+    limit = -np.inf
+    for keys in (_rank_keys, _chunk_keys):
+        counts, limit = _walk(problem, counts, mtp_stage, open_stages, keys, limit)
+    priced = price(problem, counts[None], mtp_stage, rank_limit_s=limit)
+    key = (float(priced.excess_bytes[0]), float(priced.rank_s.max()), float(priced.chunk_s.max()))
+    options = tuple(int(o) for o in priced.options[0])
+    return key, Placement(counts=tuple(int(c) for c in counts), mtp_stage=mtp_stage, options=options)
+
+
+def _walk(problem, counts, mtp_stage, open_stages, keys, limit):  # type: ignore[no-untyped-def]
+    best = keys(price(problem, counts[None], mtp_stage, rank_limit_s=limit), limit)[:, 0]
+    for _ in range(MAX_MOVES):
+        moves = _neighbours(counts, open_stages)
+        if not len(moves):
+            break
+        table = keys(price(problem, moves, mtp_stage, rank_limit_s=limit), limit)
+        first = np.lexsort(table[::-1])[0]
+        if not _less(table[:, first], best):
+            break
+        counts, best = moves[first], table[:, first]
+    return counts, float(price(problem, counts[None], mtp_stage).rank_s.max())
+
+
+def _neighbours(counts: np.ndarray, open_stages: int) -> np.ndarray:
+    """Every placement one layer away, [M, S]."""
+    giving, taking = np.nonzero(~np.eye(open_stages, dtype=bool) & (counts[:open_stages, None] > 0))
+    moves = np.repeat(counts[None], giving.size, axis=0)
+    rows = np.arange(giving.size)
+    moves[rows, giving] -= 1
+    moves[rows, taking] += 1
+    return moves
+
+
+def _rank_keys(priced: Priced, limit: float) -> np.ndarray:
+    rank = priced.rank_s
+    return np.stack([priced.excess_bytes, rank.max(axis=1), (rank**2).sum(axis=1), priced.chunk_s.max(axis=1)])
+
+
+def _chunk_keys(priced: Priced, limit: float) -> np.ndarray:
+    above = np.maximum(priced.rank_s.max(axis=1), limit)
+    chunk = priced.chunk_s
+    return np.stack([priced.excess_bytes, above, chunk.max(axis=1), (chunk**2).sum(axis=1)])
+
+
+def _less(left: np.ndarray, right: np.ndarray) -> bool:
+    for a, b in zip(left.tolist(), right.tolist(), strict=True):
+        if abs(a - b) > 1e-9 * max(abs(a), abs(b)):
+            return a < b
+    return False
