@@ -84,7 +84,8 @@ def parse_layout(text: str, model: ModelSpec, pp: int, vpp: int) -> Layout:
         split = Split(tuple(_numbers(text.removeprefix("fqn:"), text)), stages - 1, text)
     else:
         split = _from_grammar(text, model, pp, vpp)
-    _require(len(split.layers) == stages, text, f"one entry for each of PP x VPP = {stages} stages, not {len(split.layers)}")
+    held = len(split.layers)
+    _require(held == stages, text, f"one entry for each of PP x VPP = {stages} stages, not {held}")
     _require(sum(split.layers) == total, text, f"a layout that sums to {total} layers, not {sum(split.layers)}")
     return _layout(model, pp, vpp, split, text)
 
@@ -303,7 +304,7 @@ def _from_noops(total: int, stages: int, text: str) -> Split:
 
 
 def _from_grammar(text: str, model: ModelSpec, pp: int, vpp: int) -> Split:
-    """Megatron's validate_layer_layout: MTP in the last virtual stage of its rank and not on rank 0 (unless PP is 1)."""
+    """Megatron's validate_layer_layout: MTP in the last virtual stage of its rank, not on rank 0 (unless PP is 1)."""
     stages = parse_layout_text(text)
     mtp = [s for s, stage in enumerate(stages) if stage.mtp]
     held = sum(stage.mtp for stage in stages)

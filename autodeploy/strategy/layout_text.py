@@ -39,7 +39,8 @@ def parse_layout_text(text: str) -> tuple[StageText, ...]:
         flat = pattern.sub(lambda found: found.group(1) * _times(text, found.group(2)), flat)
     wrong = sorted(set(flat) - set("EtmL|"))
     if wrong or not flat:
-        raise InputError(FIELD, text, "made of E, t, m, L, | and repeats such as t*3 or (tt|)*29", f"drop {' '.join(wrong)}")
+        allowed = "made of E, t, m, L, | and repeats such as t*3 or (tt|)*29"
+        raise InputError(FIELD, text, allowed, f"drop {' '.join(wrong)}" if wrong else "")
     order = flat.replace("|", "")
     if order != "".join(sorted(order, key="EtmL".index)):
         raise InputError(FIELD, text, "in the order E, decoder layers, m, L")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from autodeploy.errors import InputError
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
 
-REMEDY = "write TP8/PP16/VPP2/EP32 and add CP2, ETP2, DP48, MBS2, G20, ZeRO3, noSP, full, selective(...), a schedule, ..."
+REMEDY = "write TP8/PP16/VPP2/EP32 and add CP2, ETP2, DP48, MBS2, G20, ZeRO3, noSP, full, selective(...), a schedule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """One strategy. ``None`` or "" for ``sequence_parallel``, ``schedule`` and ``ep_overlap`` become the default when built."""
+    """One strategy. ``sequence_parallel``, ``schedule`` and ``ep_overlap`` left open become the default when built."""
 
     tp: int = 1
     pp: int = 1
@@ -79,7 +79,7 @@ class Strategy:
             if module not in RECOMPUTE_MODULES:
                 raise InputError("strategy.recompute", module, f"among {', '.join(RECOMPUTE_MODULES)}")
         if "full" in self.recompute and len(self.recompute) > 1:
-            raise InputError("strategy.recompute", self.recompute, "full alone or modules alone", "full covers every module")
+            raise InputError("strategy.recompute", self.recompute, "full alone or modules alone", "full covers all")
         if self.recompute_layers and self.recompute != ("full",):
             raise InputError("strategy.recompute_layers", self.recompute_layers, "0 unless recompute is full")
 
@@ -107,8 +107,8 @@ def departures(strategy: Strategy) -> list[str]:
     tokens = [
         f"{tag}{value}"
         for tag, value, default in (
-            ("CP", s.cp, 1), ("ETP", s.etp, 1), ("DP", s.dp, 0), ("MBS", s.micro_batch, 1), ("G", s.micro_batch_group, 0),
-            ("ZeRO", s.zero_stage, 1),
+            ("CP", s.cp, 1), ("ETP", s.etp, 1), ("DP", s.dp, 0), ("MBS", s.micro_batch, 1),
+            ("G", s.micro_batch_group, 0), ("ZeRO", s.zero_stage, 1),
         )
         if value != default
     ]  # fmt: skip

@@ -1,0 +1,96 @@
+"""What each back end can launch, as data. ``any`` has everything that the twin can price.
+
+Sources: Megatron-LM megatron/training/arguments.py and docs (schedules, flex dispatcher, MoE overlap); MindSpeed
+features_manager/moe/fb_overlap.py and docs/zh/features (dualpipev, fb-overlap, hierarchical-alltoallv, swap-attention);
+torchtitan distributed/pipeline_parallel.py and pytorch schedules (Interleaved1F1B, ZBVZeroBubble, DualPipeV).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autodeploy.errors import InputError
+from cost_models.strategies import DISPATCHERS, SCHEDULES
+
+V_SHAPED = frozenset({"zb-v", "zb-v-half", "zb-v-min", "dualpipev"})  # rank r holds the stages r and 2p-1-r
+LOOPED = frozenset({"interleaved", "adaptive-pipe"})  # several chunks a rank, micro-batches in groups of G
+SINGLE_CHUNK = frozenset(SCHEDULES) - V_SHAPED - LOOPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One training program."""
+
+    name: str
+    schedules: tuple[str, ...]
+    dispatchers: tuple[str, ...]
+    zero_stages: tuple[int, ...]  # at PP 1
+    zero_stages_pipelined: tuple[int, ...]  # at PP > 1
+    search_zero: tuple[int, ...]  # that a free search tries
+    search_schedules: tuple[str, ...]  # that a free search tries
+    swaps_activations: bool = True
+    offloads_optimizer: bool = True
+    overlaps_ep: bool = True
+    replicates_kv: bool = True  # TP beyond the KV groups
+    partial_full_recompute: bool = True  # full recompute of the first n layers of a stage
+
+
+_MEGATRON = Backend(
+    name="megatron",
+    schedules=("none", "1f1b", "interleaved"),
+    dispatchers=("alltoall", "allgather", "hierarchical-dedup"),
+    zero_stages=(0, 1, 2, 3),
+    zero_stages_pipelined=(0, 1, 2, 3),
+    search_zero=(1,),
+    search_schedules=("none", "1f1b", "interleaved"),
+)
+
+BACKENDS: dict[str, Backend] = {
+    "megatron": _MEGATRON,
+    "megatron-bridge": Backend(
+        name="megatron-bridge",
+        schedules=_MEGATRON.schedules,
+        dispatchers=_MEGATRON.dispatchers,
+        zero_stages=_MEGATRON.zero_stages,
+        zero_stages_pipelined=_MEGATRON.zero_stages_pipelined,
+        search_zero=(1,),
+        search_schedules=_MEGATRON.search_schedules,
+    ),
+    "mindspeed": Backend(
+        name="mindspeed",
+        schedules=("none", "1f1b", "interleaved", "dualpipev"),
+        dispatchers=("alltoall", "allgather", "hierarchical-allgather"),
+        zero_stages=(0, 1, 2, 3),
+        zero_stages_pipelined=(0, 1),
+        search_zero=(1,),
+        search_schedules=("none", "1f1b", "interleaved", "dualpipev"),
+    ),
+    "torchtitan": Backend(
+        name="torchtitan",
+        schedules=("none", "1f1b", "interleaved", "gpipe", "zb-v", "dualpipev"),
+        dispatchers=("alltoall", "hierarchical-dedup"),
+        zero_stages=(2, 3),
+        zero_stages_pipelined=(2, 3),
+        search_zero=(2, 3),
+        search_schedules=("none", "1f1b", "interleaved", "zb-v", "dualpipev"),
+        swaps_activations=False,
+        offloads_optimizer=False,
+        replicates_kv=False,
+        partial_full_recompute=False,
+    ),
+    "any": Backend(
+        name="any",
+        schedules=SCHEDULES,
+        dispatchers=DISPATCHERS,
+        zero_stages=(0, 1, 2, 3),
+        zero_stages_pipelined=(0, 1, 2, 3),
+        search_zero=(1,),
+        search_schedules=("none", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev", "adaptive-pipe"),
+    ),
+}
+
+
+def backend_named(name: str) -> Backend:
+    if name not in BACKENDS:
+        raise InputError("--backend", name, f"one of {', '.join(BACKENDS)}")
+    return BACKENDS[name]
