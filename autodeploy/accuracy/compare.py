@@ -27,6 +27,7 @@ class RunResult:
     predicted_tflops_per_device: float | None = None
     time_s: dict[str, float] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    fitted_on: bool = True  # False: its family is held out of every fit
     skipped: str | None = None
 
     @property
@@ -46,10 +47,6 @@ class RunResult:
         """A run with a step time has fitted; an empty verdict without one says nothing."""
         return True if self.run.oom else (False if self.run.step_time_s is not None else None)
 
-    @property
-    def fitted_on(self) -> bool:
-        return not metrics.held_out(self.run.family)
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -68,13 +65,26 @@ def compare(run_set: RunSet, evaluate: Evaluate | None = None, runs: Iterable[Ru
     predictions, failed = predict(cases.cases, evaluate)
     by_id = {case.run.id: case for case in cases.cases}
     reasons = {**cases.skipped, **failed}
-    return Report(tuple(
-        _result(by_id[run.id], predictions[run.id]) if run.id in predictions else RunResult(run=run, skipped=reasons[run.id])
-        for run in chosen
-    ))  # fmt: skip
+    held_out = held_out_families(run_set.runs)
+    results = []
+    for run in chosen:
+        fitted_on = run.family not in held_out
+        if run.id in predictions:
+            results.append(_result(by_id[run.id], predictions[run.id], fitted_on))
+        else:
+            results.append(RunResult(run=run, fitted_on=fitted_on, skipped=reasons[run.id]))
+    return Report(tuple(results))
 
 
-def _result(case: RunCase, prediction: Prediction) -> RunResult:
+def held_out_families(runs: Iterable[Run]) -> frozenset[str]:
+    """The families that no fit may use."""
+    groups: dict[str, set[str]] = {}
+    for run in runs:
+        groups.setdefault(run.report_group, set()).add(run.family)
+    return metrics.held_out_families(groups)
+
+
+def _result(case: RunCase, prediction: Prediction, fitted_on: bool) -> RunResult:
     run = case.run
     reserved = (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
     peak = prediction.reserved_bytes if reserved else prediction.allocated_bytes
@@ -86,7 +96,7 @@ def _result(case: RunCase, prediction: Prediction) -> RunResult:
         run=run, predicted_step_time_s=prediction.step_s, predicted_memory_gib=peak / GIB, oom_predicted=not prediction.fits,
         measured_tflops_per_device=measured_tflops,
         predicted_tflops_per_device=prediction.model_flop / prediction.step_s / devices / 1e12,
-        time_s=prediction.time_s, assumed=case.assumed,
+        time_s=prediction.time_s, assumed=case.assumed, fitted_on=fitted_on,
     )  # fmt: skip
 
 

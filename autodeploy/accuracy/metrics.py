@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 CLOSE_FRAC = 0.02  # pairs measured closer than this have no order worth ranking
 SMALLEST_FAMILY = 5
-HELD_OUT_TENTHS = 3  # of ten families, three are kept out of every fit
+HELD_OUT_FRAC = 0.3  # of the families of a group, kept out of every fit
 
 
 def error_frac(predicted: float, measured: float) -> float:
@@ -68,6 +68,11 @@ def balanced_accuracy(died: Sequence[bool], said_died: Sequence[bool]) -> float 
     return float((s[d].mean() + (~s[~d]).mean()) / 2)
 
 
-def held_out(family: str) -> bool:
-    """Whether a family is kept out of every fit: decided by a hash of its name, so that nobody chooses."""
-    return int(hashlib.sha256(family.encode()).hexdigest()[:8], 16) % 10 < HELD_OUT_TENTHS
+def held_out_families(families_by_group: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """The families kept out of every fit: in each group the three tenths (rounded, of two and more at least one) whose
+    names hash lowest, so that nobody chooses and no group lacks them."""
+    held: list[str] = []
+    for families in families_by_group.values():
+        ordered = sorted(set(families), key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+        held += ordered[: max(round(len(ordered) * HELD_OUT_FRAC), min(len(ordered) - 1, 1))]
+    return frozenset(held)

@@ -1,0 +1,127 @@
+"""``autodeploy accuracy``: predicted against measured by group, and the gate."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autodeploy.accuracy import Report, RunSet, compare, merge, read_runs
+from autodeploy.errors import InputError
+
+GATE_FAILED = 1
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+def accuracy(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of CSV files with a models.yaml. Default: shipped.")] = None,
+    baseline: Annotated[Path | None, typer.Option(help="Fail (exit 1) where a group got worse than in this file.")] = None,
+    write_baseline: Annotated[Path | None, typer.Option(help="Record today's figures; the difference goes to stderr.")] = None,
+    format: Annotated[Format, typer.Option(help="What to print.")] = Format.table,
+    output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
+    group: Annotated[str, typer.Option(help="Only groups whose name contains this; several with commas.")] = "",
+    worst: Annotated[int, typer.Option(help="Also list the N rows with the largest error (table only).", min=0)] = 0,
+    by: Annotated[str, typer.Option(help="Also print predicted / measured by these columns, such as tp,pp (table only).")] = "",
+    memory: Annotated[bool, typer.Option("--memory", help="--worst and --by look at memory instead of time.")] = False,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="--worst and --by also look at rows that no gate is over.")] = False,
+    skipped: Annotated[bool, typer.Option("--skipped", help="List every run that is not predicted, and why.")] = False,
+) -> None:
+    """Predicts every published run with its own configuration and holds it against the measurement."""
+    run_set = _select(merge([read_runs(folder) for folder in runs]) if runs else read_runs(), group)
+    report = compare(run_set[0], runs=run_set[1])
+    if format is Format.json:
+        _emit(_json(report), output)
+    elif format is Format.csv:
+        _emit(_csv(report), output)
+    else:
+        _emit(_tables(report, worst, [name for name in by.split(",") if name], memory, all_rows, skipped), output)
+    _gate(report, baseline, write_baseline)
+
+
+def _select(run_set: RunSet, group: str) -> tuple[RunSet, list]:
+    words = [word.strip() for word in group.split(",") if word.strip()]
+    chosen = [run for run in run_set.runs if not words or any(word in run.report_group for word in words)]
+    if not chosen:
+        names = sorted({run.report_group for run in run_set.runs})
+        raise InputError("--group", group, f"part of one of {', '.join(names)}")
+    return run_set, chosen
+
+
+def _gate(report: Report, baseline: Path | None, write: Path | None) -> None:
+    from autodeploy.accuracy import gate
+
+    found = gate.violations(report, gate.read_baseline(baseline)) if baseline else []
+    if write:
+        lines = gate.write_baseline(write, report)
+        print(f"wrote {write}: " + (f"{len(lines)} figures changed" if lines else "nothing changed"), file=sys.stderr)
+        for line in lines:
+            print(f"  {line}", file=sys.stderr)
+    for line in found:
+        print(f"gate: {line}", file=sys.stderr)
+    if found:
+        raise typer.Exit(GATE_FAILED)
+
+
+def _json(report: Report) -> str:
+    from autodeploy.accuracy.document import report_document
+
+    return json.dumps(report_document(report), indent=1) + "\n"
+
+
+def _csv(report: Report) -> str:
+    from autodeploy.accuracy.document import run_row
+
+    rows = [run_row(result) for result in report.results]
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({**row, "assumed": "; ".join(row["assumed"])})
+    return stream.getvalue()
+
+
+def _tables(report: Report, worst: int, by: list[str], memory: bool, all_rows: bool, skipped: bool) -> str:
+    from rich.console import Console
+
+    from autodeploy.accuracy import render, residuals
+
+    looked_at = list(report.results) if all_rows else report.select(lambda result: result.run.gated)
+    tables = render.report_tables(report)
+    if by:
+        tables.append(render.residual_table(residuals.residuals(looked_at, by, memory=memory), by, memory))
+    if worst:
+        tables.append(render.worst_table(residuals.worst(looked_at, worst, memory=memory), memory))
+    if skipped:
+        tables.append(render.skipped_table(report.results))
+    stream = io.StringIO()
+    console = Console(file=stream, width=_width(), highlight=False)
+    for table in tables:
+        console.print(table)
+    return stream.getvalue() + render.summary(report) + "\n"
+
+
+def _width() -> int:
+    """A pipe gets lines that nothing wraps."""
+    return os.get_terminal_size().columns if sys.stdout.isatty() else 200
+
+
+def _emit(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError("--output", str(output), "a file that can be written", str(error.strerror)) from error
