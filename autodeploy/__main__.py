@@ -1,0 +1,5 @@
+"""``python -m autodeploy``."""
+
+from autodeploy.cli.app import run
+
+run()

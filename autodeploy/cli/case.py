@@ -1,0 +1,121 @@
+"""From the options that every pricing command shares to the case that it prices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import sys
+from dataclasses import dataclass
+
+from autodeploy.errors import InputError
+from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
+
+GIB = 2**30
+BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
+FP8_RECIPES = {"fp8": "delayed", "fp8_block": "blockwise", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
+TOKEN_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOptions:
+    """As typed."""
+
+    model: str
+    hardware: str
+    seq_length: int
+    global_batch: int
+    precision: str
+    backend: str | None
+    imbalance: float | None
+    memory_cap: float | None
+    tokens: str | None
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCase:
+    model: ModelSpec
+    hardware: HardwareProfile
+    workload: Workload
+    backend: str
+    tokens: float | None
+    price: float | None
+
+
+def load_case(options: CaseOptions) -> LoadedCase:
+    """Reads the files and checks every value. InputError names what is wrong."""
+    from autodeploy.hardware import load_hardware
+    from autodeploy.models import load_model
+
+    _positive("--seq-length", options.seq_length, "a whole number of tokens > 0")
+    _positive("--global-batch", options.global_batch, "a whole number of sequences > 0")
+    if options.precision not in PRECISIONS:
+        raise InputError("--precision", options.precision, f"one of {', '.join(PRECISIONS)}")
+    tokens = None if options.tokens is None else _token_count(options.tokens)
+    if options.price is not None:
+        _positive("--price-per-device-hour", options.price, "a number > 0")
+        if tokens is None:
+            raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
+    model = load_model(options.model)
+    for note in model.notes:
+        say(f"{model.name}: {note}")
+    hardware = with_cap(load_hardware(options.hardware), options.memory_cap)
+    backend = options.backend or hardware.backend
+    if backend not in BACKENDS:
+        raise InputError("--backend", backend, f"one of {', '.join(BACKENDS)}")
+    price = options.price
+    if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
+        price = hardware.price_per_card_hour_usd
+    workload = Workload(
+        seq_length=options.seq_length,
+        global_batch=options.global_batch,
+        precision=options.precision,
+        fp8_recipe=FP8_RECIPES.get(options.precision, ""),
+        expert_imbalance=_imbalance(options.imbalance, model, hardware),
+        stack=hardware.stack,
+    )
+    return LoadedCase(model=model, hardware=hardware, workload=workload, backend=backend, tokens=tokens, price=price)
+
+
+def with_cap(hardware: HardwareProfile, cap_gib: float | None) -> HardwareProfile:
+    """The profile with ``--memory-cap`` as the usable memory of a card."""
+    if cap_gib is None:
+        return hardware
+    _positive("--memory-cap", cap_gib, "GiB > 0")
+    if cap_gib * GIB > hardware.device.hbm_bytes:
+        say(f"--memory-cap {cap_gib:g} is more than the {hardware.device.hbm_bytes / GIB:.1f} GiB of a {hardware.name} card")
+    device = dataclasses.replace(hardware.device, usable_bytes=cap_gib * GIB)
+    return dataclasses.replace(hardware, device=device)
+
+
+def _imbalance(asked: float | None, model: ModelSpec, hardware: HardwareProfile) -> float:
+    is_moe = any(kind.feed_forward is not None and kind.feed_forward.is_moe for kind in model.kinds)
+    if not is_moe:
+        return 1.0
+    if asked is None:
+        return 1.0 if hardware.stack.forced_balance else max(hardware.expert_imbalance, 1.0)
+    if not (math.isfinite(asked) and asked >= 1.0):
+        raise InputError("--imbalance", asked, "largest over mean load of an expert rank: a number >= 1")
+    return asked
+
+
+def _token_count(text: str) -> float:
+    found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?\d+)?)\s*([KMBTkmbt]?)", text.strip())
+    try:
+        count = float(found.group(1)) * TOKEN_UNITS[found.group(2).upper()] if found else math.nan
+    except ValueError:
+        count = math.nan
+    if not (math.isfinite(count) and count > 0):
+        raise InputError("--tokens", text, "a number of tokens > 0, such as 15e12 or 15T")
+    return count
+
+
+def _positive(option: str, value: float, allowed: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(option, value, allowed)
+
+
+def say(message: str) -> None:
+    """Talk goes to standard error; standard output is the result."""
+    print(f"autodeploy: {message}", file=sys.stderr)

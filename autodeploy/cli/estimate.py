@@ -1,0 +1,97 @@
+"""``autodeploy estimate``: prices one strategy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from autodeploy.cli import options as opt
+
+DOES_NOT_FIT = 3
+# Options that say what a token of the notation says: (option, token).
+TOKENS_OF = {"micro_batch": "MBS{}", "zero": "ZeRO{}", "recompute": "{}", "schedule": "{}"}
+
+
+def estimate(
+    model: opt.Model,
+    strategy: opt.StrategyText,
+    hardware: opt.Hardware,
+    devices: opt.Devices,
+    seq_length: opt.SeqLength = 4096,
+    global_batch: opt.GlobalBatch = 1024,
+    precision: opt.Precision = "bf16",
+    backend: opt.Backend = None,
+    imbalance: opt.Imbalance = None,
+    memory_cap: opt.MemoryCap = None,
+    tokens: opt.Tokens = None,
+    price_per_device_hour: opt.Price = None,
+    micro_batch: opt.AxisMicroBatch = None,
+    recompute: opt.AxisRecompute = None,
+    schedule: opt.AxisSchedule = None,
+    zero: opt.AxisZero = None,
+    format: opt.Format = "table",
+    output: opt.Output = None,
+) -> None:
+    """Price one STRATEGY for MODEL: step time and memory by cause, MFU, tokens/s, every pipeline rank.
+
+    Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
+    """
+    given = dict(locals())
+    from autodeploy.cli.output import check_format, check_writable, emit, render
+
+    check_format(format)
+    check_writable("--output", output)
+    document = _run(given)
+
+    def table() -> str:
+        from autodeploy.report.estimate_table import estimate_table
+
+        return estimate_table(document)
+
+    def csv() -> str:
+        from autodeploy.report.csv_text import common_columns, entries_csv
+
+        return entries_csv([document["estimate"]], common_columns(document))
+
+    emit(render(format, document, table, csv), output)
+    if not document["estimate"]["fits"]:
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+def _run(given: dict[str, Any]) -> dict[str, Any]:
+    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.report.documents import estimate_document
+    from autodeploy.report.entry import Case
+    from autodeploy.search.standard import price_one
+
+    names = ("model", "hardware", "seq_length", "global_batch", "precision", "backend", "imbalance", "memory_cap", "tokens")
+    loaded = load_case(CaseOptions(**{name: given[name] for name in names}, price=given["price_per_device_hour"]))
+    batch, cost = price_one(
+        strategy_text(given), loaded.model, loaded.hardware, loaded.workload, _devices(given["devices"]), loaded.backend
+    )
+    case = Case(
+        model=loaded.model,
+        hardware=loaded.hardware,
+        workload=loaded.workload,
+        backend=loaded.backend,
+        tokens=loaded.tokens,
+        price_per_device_hour=loaded.price,
+    )
+    return estimate_document(case, batch, cost)
+
+
+def strategy_text(given: dict[str, Any]) -> str:
+    """The notation, with what options add to it. A thing said twice is refused by the parser of the notation."""
+    tokens = [form.format(given[name]) for name, form in TOKENS_OF.items() if given[name] is not None]
+    return "/".join([given["strategy"], *(token for token in tokens if token != "none")])
+
+
+def _devices(text: str) -> int:
+    from autodeploy.cli.ranges import card_counts
+    from autodeploy.errors import InputError
+
+    counts = card_counts(text, 1)
+    if len(counts) != 1:
+        raise InputError("--devices", text, "one number of cards for estimate", "search takes ranges")
+    return counts[0]

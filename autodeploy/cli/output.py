@@ -1,0 +1,47 @@
+"""Where a result goes, and in which format."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from autodeploy.errors import InputError
+
+FORMATS = ("table", "json", "csv")
+
+
+def check_format(name: str) -> None:
+    if name not in FORMATS:
+        raise InputError("--format", name, f"one of {', '.join(FORMATS)}")
+
+
+def check_writable(option: str, path: Path | None) -> None:
+    """Says before the work, not after it, that a file cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(option, str(path), "a file", "this is a folder")
+    if not path.absolute().parent.is_dir():
+        raise InputError(option, str(path), "in a folder that exists", f"create {path.absolute().parent}")
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Writes the result, ending in one newline."""
+    text = text.rstrip("\n") + "\n"
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError("--output", str(output), "a file that can be written", str(error.strerror)) from error
+
+
+def render(name: str, document: dict[str, Any], table: Callable[[], str], csv: Callable[[], str]) -> str:
+    """``document`` in the format asked for."""
+    if name == "json":
+        return json.dumps(document, indent=1, allow_nan=False)
+    return table() if name == "table" else csv()

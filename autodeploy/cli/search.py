@@ -1,0 +1,132 @@
+"""``autodeploy search``: ranks strategies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from autodeploy.cli import options as opt
+
+if TYPE_CHECKING:
+    from autodeploy.search import SearchRequest, SearchResult
+
+NOTHING_FEASIBLE = 3
+
+
+def search(
+    model: opt.Model,
+    hardware: opt.Hardware,
+    devices: opt.Devices,
+    seq_length: opt.SeqLength = 4096,
+    global_batch: opt.GlobalBatch = 1024,
+    precision: opt.Precision = "bf16",
+    backend: opt.Backend = None,
+    imbalance: opt.Imbalance = None,
+    memory_cap: opt.MemoryCap = None,
+    tokens: opt.Tokens = None,
+    price_per_device_hour: opt.Price = None,
+    tp: opt.AxisTp = None,
+    pp: opt.AxisPp = None,
+    vpp: opt.AxisVpp = None,
+    cp: opt.AxisCp = None,
+    ep: opt.AxisEp = None,
+    etp: opt.AxisEtp = None,
+    dp: opt.AxisDp = None,
+    micro_batch: opt.AxisMicroBatch = None,
+    recompute: opt.AxisRecompute = None,
+    schedule: opt.AxisSchedule = None,
+    zero: opt.AxisZero = None,
+    dispatcher: opt.AxisDispatcher = None,
+    ep_overlap: opt.AxisEpOverlap = None,
+    objective: opt.Objective = "time",
+    method: opt.Method = "auto",
+    trials: opt.Trials = 200,
+    timeout: opt.Timeout = None,
+    storage: opt.Storage = None,
+    study: opt.Study = None,
+    workers: opt.Workers = 1,
+    seed: opt.Seed = 0,
+    audit: opt.Audit = False,
+    top: opt.Top = 20,
+    all_variants: opt.AllVariants = False,
+    rejected: opt.Rejected = None,
+    format: opt.Format = "table",
+    output: opt.Output = None,
+) -> None:
+    """Rank parallel strategies for MODEL on a number of cards.
+
+    Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed).
+    """
+    given = dict(locals())
+    from autodeploy.cli.output import check_format, check_writable, emit, render
+
+    check_format(format)
+    check_writable("--output", output)
+    check_writable("--rejected", rejected)
+    document = _run(given)
+
+    def table() -> str:
+        from autodeploy.report.table import search_table
+
+        return search_table(document)
+
+    def csv() -> str:
+        from autodeploy.report.csv_text import common_columns, entries_csv
+
+        return entries_csv(document["ranked"], common_columns(document))
+
+    emit(render(format, document, table, csv), output)
+    if not document["ranked"]:
+        raise typer.Exit(NOTHING_FEASIBLE)
+
+
+def _run(given: dict[str, Any]) -> dict[str, Any]:
+    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.cli.progress import progress_bar
+    from autodeploy.report.documents import search_document
+    from autodeploy.report.entry import Case
+
+    names = ("model", "hardware", "seq_length", "global_batch", "precision", "backend", "imbalance", "memory_cap", "tokens")
+    loaded = load_case(CaseOptions(**{name: given[name] for name in names}, price=given["price_per_device_hour"]))
+    request = _request(given, loaded)
+    with progress_bar() as progress:
+        result = _search(given, request, progress)
+    case = Case(
+        model=loaded.model,
+        hardware=loaded.hardware,
+        workload=loaded.workload,
+        backend=loaded.backend,
+        tokens=loaded.tokens,
+        price_per_device_hour=loaded.price,
+    )
+    return search_document(case, result)
+
+
+def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
+    from autodeploy.cli.axes import read_axes
+    from autodeploy.cli.ranges import card_counts
+    from autodeploy.search import SearchRequest
+
+    plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
+    return SearchRequest(
+        model=loaded.model,
+        hardware=loaded.hardware,
+        workload=loaded.workload,
+        backend=loaded.backend,
+        devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
+        axes=read_axes(given),
+        timeout_s=given["timeout"],
+        **{name: given[name] for name in plain},
+    )
+
+
+def _search(given: dict[str, Any], request: SearchRequest, progress: Any) -> SearchResult:
+    from autodeploy.search import run_search
+
+    if given["rejected"] is None:
+        return run_search(request, progress=progress)
+    from autodeploy.report.rejected import RejectedWriter
+
+    with RejectedWriter(given["rejected"], request) as writer:
+        return run_search(request, progress=progress, on_priced=writer.priced, on_rejected=writer.rejected)

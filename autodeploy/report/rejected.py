@@ -1,0 +1,73 @@
+"""``--rejected FILE``: every strategy left out and why, written while the space is walked, in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from autodeploy.errors import InputError
+from autodeploy.search.candidates import Candidates
+from autodeploy.search.request import SearchRequest
+from autodeploy.strategy import batch_to_strategy
+from cost_models.strategies import StrategyBatch
+
+GIB = 2**30
+HEADER = ("devices", "strategy", "reason", "detail", "short_by_gib")
+
+
+class RejectedWriter:
+    """CSV, or a JSON array where the file ends in .json."""
+
+    def __init__(self, path: Path, request: SearchRequest) -> None:
+        self._path, self._cap = path, request.hardware.usable_bytes
+        self._file: IO[str] | None = None
+        self._rows = 0
+
+    def __enter__(self) -> RejectedWriter:
+        try:
+            self._file = self._path.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise InputError("--rejected", str(self._path), "a file that can be written", str(error.strerror)) from error
+        if self._is_json:
+            self._file.write("[")
+        else:
+            csv.writer(self._file, lineterminator="\n").writerow(HEADER)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._file is not None
+        if self._is_json:
+            self._file.write("\n]\n")
+        self._file.close()
+
+    @property
+    def _is_json(self) -> bool:
+        return self._path.suffix.lower() == ".json"
+
+    def priced(self, candidates: Candidates) -> None:
+        """Strategies that do not fit."""
+        misses = candidates.take(~candidates.feasible)
+        for i in range(len(misses)):
+            short = (float(misses.reserved_bytes[i]) - self._cap) / GIB
+            self._write(_text(misses.batch, i), int(misses.batch.devices[i]), "does-not-fit", f"short by {short:.2f} GiB", short)
+
+    def rejected(self, devices: int, strategy: str, rule: str, words: str) -> None:
+        """A strategy that a rule excludes."""
+        self._write(strategy, devices, rule, words, None)
+
+    def _write(self, strategy: str, devices: int, reason: str, detail: str, short: float | None) -> None:
+        assert self._file is not None
+        row: tuple[Any, ...] = (devices, strategy, reason, detail, short)
+        if self._is_json:
+            self._file.write(("," if self._rows else "") + "\n" + json.dumps(dict(zip(HEADER, row, strict=True))))
+        else:
+            cells = ["" if value is None else value for value in row[:-1]] + ["" if short is None else f"{short:.3f}"]
+            csv.writer(self._file, lineterminator="\n").writerow(cells)
+        self._rows += 1
+
+
+def _text(batch: StrategyBatch, i: int) -> str:
+    return str(batch_to_strategy(batch, i))

@@ -1,0 +1,120 @@
+"""The ranked table, at most 100 columns wide whatever it says.
+
+Plain text with aligned columns: it reads the same in a terminal, a log and a pull request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+WIDTH = 100
+ELLIPSIS = "…"
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH) -> str:
+    """Aligned text. ``left`` columns are left-aligned; the ``flexible`` one gives way where the line is too long."""
+    table = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    spare = width - sum(widths) - 2 * (len(widths) - 1)
+    if spare < 0:
+        widths[flexible] = max(widths[flexible] + spare, 6)
+    lines = []
+    for row in table:
+        cells = [_fit(cell, size, i in left) for i, (cell, size) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _fit(cell: str, width: int, left: bool) -> str:
+    if len(cell) > width:
+        cell = cell[: width - 1] + ELLIPSIS
+    return cell.ljust(width) if left else cell.rjust(width)
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f}" if value >= 10 else f"{value:.3f}" if value >= 0.1 else f"{value:.2g}"
+
+
+def differs(entry: Mapping[str, Any]) -> str:
+    """What of a strategy is not in its label: everything that differs from the defaults."""
+    rest = str(entry["strategy"]).removeprefix(str(entry["label"])).strip("/")
+    return rest or "-"
+
+
+def wrap(text: str, width: int = WIDTH, indent: str = "  ") -> str:
+    """Breaks long text at spaces; continuation lines are indented."""
+    import textwrap
+
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=True, break_on_hyphens=False)
+
+
+def search_table(document: Mapping[str, Any]) -> str:
+    """The result of ``search`` for people."""
+    if not document["ranked"]:
+        return nothing_fits(document)
+    several = "devices_range" in document
+    header = ["#", "strategy", "differs from defaults", "step s", "tok/s/card", "MFU", "bubble", "GiB", "binds"]
+    rows = []
+    for entry in document["ranked"]:
+        label = f"{entry['devices']} x " * several + str(entry["label"]) + "*" * (not entry["launchable"])
+        rows.append(
+            [
+                str(entry["rank"]), label, differs(entry), seconds(entry["step_time_s"]),
+                f"{entry['tokens_per_s_per_device']:.1f}" if entry["tokens_per_s_per_device"] < 1000
+                else f"{entry['tokens_per_s_per_device']:.0f}",
+                f"{100 * entry['mfu']:.1f}%", f"{100 * entry['bubble_frac']:.1f}%", f"{entry['peak_memory_gib']:.1f}",
+                str(entry["binds"]),
+            ]
+        )  # fmt: skip
+    parts = [heading(document), "", columns(header, rows, {1, 2, 8}, flexible=2)]
+    notes = _notes(document)
+    return "\n".join([*parts, "", *notes] if notes else parts)
+
+
+def heading(document: Mapping[str, Any]) -> str:
+    model = document["model"]
+    line = (
+        f"{model['name']} ({model['parameters'] / 1e9:.1f}B, {model['active_parameters'] / 1e9:.1f}B active) on "
+        f"{document['devices']} x {document['hardware']}, {document['backend']}, {document['precision']}, "
+        f"sequence {document['seq_length']}, batch {document['global_batch']}, "
+        f"{document['memory_cap_gib']:.2f} GiB usable a card"
+    )
+    return wrap(line)
+
+
+def _notes(document: Mapping[str, Any]) -> list[str]:
+    space, first = document["space"], document["ranked"][0]
+    notes = [
+        wrap(
+            f"{space['enumerated']} strategies priced ({space['feasible']} fit) in {space['screen_s']:.1f} s, "
+            f"{space['refined']} refined in {space['refine_s']:.1f} s. MFU: {first['flops_convention']}."
+        )
+    ]
+    if any(not entry["launchable"] for entry in document["ranked"]):
+        reasons = dict.fromkeys(str(e["not_launchable_because"]) for e in document["ranked"] if not e["launchable"])
+        notes += [wrap(f"* no release launches it: {reason}") for reason in reasons]
+    if "days" in first:
+        price = f", price {first['price']:,.0f}" if "price" in first else ""
+        notes.append(
+            wrap(f"First row, {first['tokens']:.3g} tokens: {first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}.")
+        )
+    if document["timed_out"]:
+        notes.append("Stopped at --timeout: what was found until then is ranked.")
+    return notes
+
+
+def nothing_fits(document: Mapping[str, Any]) -> str:
+    """Why nothing is ranked, what comes closest, and what would make it fit."""
+    lines = [heading(document), ""]
+    if document["nearest"]:
+        lines.append(f"No plan fits into {document['memory_cap_gib']:.2f} GiB a card. Closest:")
+        for miss in document["nearest"]:
+            lines.append(wrap(f"  {miss['strategy']}: short by {miss['short_by_gib']:.1f} GiB; fits with {miss['fix']}", indent="    "))
+    else:
+        lines.append("No valid strategy. What the rules rejected:")
+        if not document["rejected"]:
+            lines.append("  (the axes given leave nothing to price)")
+    for reason, count in list(document["rejected"].items())[:8]:
+        lines.append(wrap(f"  {count} x {reason}", indent="    "))
+    return "\n".join(lines)
