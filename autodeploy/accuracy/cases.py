@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,14 @@ from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import DISPATCHER_CODE, SCHEDULE_CODE, Layout, StrategyBatch
 
-SCHEDULE_NAMES = {"v-half": "zb-v-half", "v-min": "zb-v-min", "zbv": "zb-v", "zbv-formatted": "zb-v",
-                  "zero-bubble": "zb-h1", "zero-bubble (zbb)": "zb-1p"}  # fmt: skip
+SCHEDULE_NAMES = {
+    "v-half": "zb-v-half",
+    "v-min": "zb-v-min",
+    "zbv": "zb-v",
+    "zbv-formatted": "zb-v",
+    "zero-bubble": "zb-h1",
+    "zero-bubble (zbb)": "zb-1p",
+}
 V_SHAPED = ("zb-v", "zb-v-half", "zb-v-min", "dualpipev")
 MICRO_BATCHES_TRIED = (1, 2, 4, 8)
 VPP_TRIED = 12  # most chunks per rank tried where a row leaves VPP open
@@ -102,9 +109,14 @@ def build_case(run: Run, shapes: Shapes, layouts: dict[tuple, tuple[Layout, str]
     load = workload(run, hardware, stack, _need(run, "seq_length"), _need(run, "global_batch"))
     points = _points(run, model, axes, assumed, layouts)
     return RunCase(
-        run=run, model=model, hardware=hardware, workload=load, points=points, assumed=tuple(dict.fromkeys(assumed)),
+        run=run,
+        model=model,
+        hardware=hardware,
+        workload=load,
+        points=points,
+        assumed=tuple(dict.fromkeys(assumed)),
         memory_ranks=_memory_ranks(run, axes),
-    )  # fmt: skip
+    )
 
 
 def _need(run: Run, name: str) -> int:
@@ -223,11 +235,20 @@ def _fixed(
             assumed.append("sequence parallel on")
     offload, swap = _host_shares(run, model, assumed)
     return Point(
-        **axes, vpp=vpp, micro_batch=1, zero_stage=_zero_stage(run, assumed), schedule=SCHEDULE_CODE[schedule],
-        sequence_parallel=bool(sequence_parallel) and axes["tp"] > 1, recompute=recompute.mask,
-        recompute_layers=recompute.layers, dispatcher=DISPATCHER_CODE[_dispatcher(run, axes["ep"], assumed)],
-        ep_overlap=bool(run.ep_overlap), offload_frac=offload, swap_frac=swap, layout=layout,
-    )  # fmt: skip
+        **axes,
+        vpp=vpp,
+        micro_batch=1,
+        zero_stage=_zero_stage(run, assumed),
+        schedule=SCHEDULE_CODE[schedule],
+        sequence_parallel=bool(sequence_parallel) and axes["tp"] > 1,
+        recompute=recompute.mask,
+        recompute_layers=recompute.layers,
+        dispatcher=DISPATCHER_CODE[_dispatcher(run, axes["ep"], assumed)],
+        ep_overlap=bool(run.ep_overlap),
+        offload_frac=offload,
+        swap_frac=swap,
+        layout=layout,
+    )
 
 
 def _zero_stage(run: Run, assumed: list[str]) -> int:
@@ -286,7 +307,7 @@ def batch_of(points: Iterable[Point]) -> StrategyBatch:
         if id(point.layout) not in layouts:
             layouts[id(point.layout)] = len(table)
             table.append(point.layout)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for each in fields(Point):
         if each.name != "layout":
             kind = np.float64 if each.name in _FLOATS else np.bool_ if each.name in _BOOLS else np.int64

@@ -93,11 +93,16 @@ def _result(case: RunCase, prediction: Prediction, fitted_on: bool) -> RunResult
     if measured_tflops is None and run.mfu is not None:
         measured_tflops = run.mfu * case.hardware.device.peak_flop_per_s["bf16"] / 1e12
     return RunResult(
-        run=run, predicted_step_time_s=prediction.step_s, predicted_memory_gib=peak / GIB, oom_predicted=not prediction.fits,
+        run=run,
+        predicted_step_time_s=prediction.step_s,
+        predicted_memory_gib=peak / GIB,
+        oom_predicted=not prediction.fits,
         measured_tflops_per_device=measured_tflops,
         predicted_tflops_per_device=prediction.model_flop / prediction.step_s / devices / 1e12,
-        time_s=prediction.time_s, assumed=case.assumed, fitted_on=fitted_on,
-    )  # fmt: skip
+        time_s=prediction.time_s,
+        assumed=case.assumed,
+        fitted_on=fitted_on,
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- figures
@@ -142,18 +147,19 @@ def _families(results: Sequence[RunResult]) -> list[list[RunResult]]:
 def time_tau(results: Sequence[RunResult]) -> float | None:
     """Ranking by step time in families of at least five timed rows."""
     timed = [r for r in results if r.time_error_frac is not None]
-    return metrics.pooled_tau([
-        ([r.run.step_time_s for r in family], [r.predicted_step_time_s for r in family]) for family in _families(timed)
-    ])  # fmt: skip
+    return _tau(timed, lambda r: (r.run.step_time_s, r.predicted_step_time_s))
 
 
 def rate_tau(results: Sequence[RunResult]) -> float | None:
     """Ranking by TFLOP/s per device, where no step time was published."""
-    rated = [r for r in results if r.run.step_time_s is None and r.measured_tflops_per_device and r.predicted_tflops_per_device]
-    return metrics.pooled_tau([
-        ([r.measured_tflops_per_device for r in family], [r.predicted_tflops_per_device for r in family])
-        for family in _families(rated)
-    ])  # fmt: skip
+    untimed = [r for r in results if r.run.step_time_s is None]
+    rated = [r for r in untimed if r.measured_tflops_per_device and r.predicted_tflops_per_device]
+    return _tau(rated, lambda r: (r.measured_tflops_per_device, r.predicted_tflops_per_device))
+
+
+def _tau(results: Sequence[RunResult], values: Callable[[RunResult], tuple[Any, Any]]) -> float | None:
+    pairs = [[values(result) for result in family] for family in _families(results)]
+    return metrics.pooled_tau([([m for m, _ in family], [p for _, p in family]) for family in pairs])
 
 
 def fit_balanced_accuracy(results: Sequence[RunResult]) -> float | None:
@@ -170,7 +176,9 @@ def group_names(report: Report) -> list[str]:
 
 def group_figures(report: Report) -> dict[str, dict[str, Any]]:
     """Group -> {"complete": figures, "partial": figures}: complete rows without a suspect mark, and all others."""
-    groups: dict[str, dict[str, list[RunResult]]] = {name: {"complete": [], "partial": []} for name in group_names(report)}
+    groups: dict[str, dict[str, list[RunResult]]] = {
+        name: {"complete": [], "partial": []} for name in group_names(report)
+    }
     for result in report.results:
         groups[result.run.report_group]["complete" if result.run.gated else "partial"].append(result)
     return {name: {part: split_figures(rows) for part, rows in parts.items()} for name, parts in groups.items()}
@@ -183,5 +191,8 @@ def family_figures(report: Report) -> dict[str, dict[str, Any]]:
 
 def total_figures(report: Report) -> dict[str, Any]:
     gated = report.select(lambda r: r.run.gated)
-    return {**split_figures(gated), "fit_balanced_accuracy": fit_balanced_accuracy(report.results),
-            "skipped": sum(r.skipped is not None for r in report.results)}  # fmt: skip
+    return {
+        **split_figures(gated),
+        "fit_balanced_accuracy": fit_balanced_accuracy(report.results),
+        "skipped": sum(r.skipped is not None for r in report.results),
+    }

@@ -50,6 +50,12 @@ def run_row(result: RunResult) -> dict[str, Any]:
 def target_row(status: TargetStatus) -> dict[str, Any]:
     target = status.target
     return {
-        "name": target.name, "metric": target.metric, "limit": target.limit, "at_least": target.at_least,
-        "value": status.value, "rows": status.rows, "met": status.met, "peer": target.peer,
-    }  # fmt: skip
+        "name": target.name,
+        "metric": target.metric,
+        "limit": target.limit,
+        "at_least": target.at_least,
+        "value": status.value,
+        "rows": status.rows,
+        "met": status.met,
+        "peer": target.peer,
+    }

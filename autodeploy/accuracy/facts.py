@@ -28,7 +28,12 @@ STACK_FACTS: dict[str, SourceFacts] = {
     "narayanan21": SourceFacts(
         says="Megatron-LM 2021: fp16, no sequence parallel, no flash attention, full recompute, no distributed "
         "optimizer, scatter/gather P2P. P2P overlap and fused weight-gradient accumulation came later (2022).",
-        stack={**_NO_OVERLAP, "wgrad_accumulation_fused": False, "fused_cross_entropy": False, "scatter_gather_p2p": True},
+        stack={
+            **_NO_OVERLAP,
+            "wgrad_accumulation_fused": False,
+            "fused_cross_entropy": False,
+            "scatter_gather_p2p": True,
+        },
     ),
     "mtnlg": SourceFacts(says="MT-NLG 530B, Megatron-DeepSpeed, bf16, full recompute.", stack=_MEGATRON_DEEPSPEED),
     "korthikanti": SourceFacts(
@@ -40,14 +45,20 @@ STACK_FACTS: dict[str, SourceFacts] = {
         stack={"overlap_grad_reduce": True, "overlap_param_gather": True, "overlap_p2p": True, "overlap_tp": True},
     ),
     "vtrain_multi": SourceFacts(
-        says="Megatron-DeepSpeed GPT, fp16, full recompute, no data-parallel overlap, no distributed optimizer (inferred).",
+        says="Megatron-DeepSpeed GPT: fp16, full recompute, no data-parallel overlap, no distributed optimizer "
+        "(inferred).",
         stack=_MEGATRON_DEEPSPEED,
     ),
     "vtrain_single": SourceFacts(says="The same stack as vtrain_multi on 1-8 cards.", stack=_MEGATRON_DEEPSPEED),
     "hagemann": SourceFacts(
-        says="Aleph Alpha's own code: ZeRO-1; without the RMS kernel, norms and rotary are unfused torch operations; the "
-        "last stage's logits are not divided by TP. Overlap and gradient type are not stated: none, bf16.",
-        stack={**_NO_OVERLAP, "wgrad_accumulation_fused": False, "head_sharded_over_tp": False, "fused_cross_entropy": False},
+        says="Aleph Alpha's own code: ZeRO-1; without the RMS kernel, norms and rotary are unfused torch operations; "
+        "the last stage's logits are not divided by TP. Overlap and gradient type are not stated: none, bf16.",
+        stack={
+            **_NO_OVERLAP,
+            "wgrad_accumulation_fused": False,
+            "head_sharded_over_tp": False,
+            "fused_cross_entropy": False,
+        },
         workload={"grad_bytes": 2.0, "grad_reduce_bytes": 2.0},
         front_heavy_split=True,
     ),
@@ -59,18 +70,29 @@ STACK_FACTS: dict[str, SourceFacts] = {
         stack={"overlap_param_gather": False, "fused_cross_entropy": False},
     ),
     "llm_foundry": SourceFacts(
-        says="PyTorch FSDP, early 2023-24 software: gathers and reductions run under computing (FSDP prefetch); low-precision "
-        "layer norm is one kernel; the output head of MPT trains with torch's cross-entropy.",
-        stack={"overlap_grad_reduce": True, "overlap_param_gather": True, "wgrad_accumulation_fused": False,
-               "fused_cross_entropy": False},
-    ),  # fmt: skip
+        says="PyTorch FSDP, early 2023-24 software: gathers and reductions run under computing (FSDP prefetch); "
+        "low-precision layer norm is one kernel; the output head of MPT trains with torch's cross-entropy.",
+        stack={
+            "overlap_grad_reduce": True,
+            "overlap_param_gather": True,
+            "wgrad_accumulation_fused": False,
+            "fused_cross_entropy": False,
+        },
+    ),
     "torchtitan": SourceFacts(
-        says="FSDP2, TP, PP, CP in plain torch; torch.compile as in `extra` (what it fuses, eager does not); torch SDPA.",
-        stack={"attention_kernel": "flash2", "fused_norm": False, "fused_rope": False, "fused_activation": False,
-               "wgrad_accumulation_fused": False, "fused_cross_entropy": False, "overlap_grad_reduce": True,
-               "overlap_param_gather": True},
+        says="FSDP2, TP, PP, CP in plain torch; torch.compile as in `extra` (what it fuses, eager does not); SDPA.",
+        stack={
+            "attention_kernel": "flash2",
+            "fused_norm": False,
+            "fused_rope": False,
+            "fused_activation": False,
+            "wgrad_accumulation_fused": False,
+            "fused_cross_entropy": False,
+            "overlap_grad_reduce": True,
+            "overlap_param_gather": True,
+        },
         front_heavy_split=True,
-    ),  # fmt: skip
+    ),
     "automodel": SourceFacts(
         says="PyTorch, FSDP2; mock data, fake balanced gate (notes of the row).",
         stack={"forced_balance": True, "wgrad_accumulation_fused": False},

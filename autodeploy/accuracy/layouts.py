@@ -94,9 +94,12 @@ def _no_op(text: str, layers: int, stages: int) -> Split:
     per_stage, rest = divmod(slots, stages)
     if rest:
         raise InputError("pipeline_layout", text, f"slots that divide over {stages} virtual stages")
-    return Split(tuple(
-        sum(slot not in empty for slot in range(stage * per_stage, (stage + 1) * per_stage)) for stage in range(stages)
-    ))  # fmt: skip
+    return Split(
+        tuple(
+            sum(slot not in empty for slot in range(stage * per_stage, (stage + 1) * per_stage))
+            for stage in range(stages)
+        )
+    )
 
 
 def _offset(text: str, layers: int, stages: int) -> Split:
@@ -113,13 +116,13 @@ def _per_stage(text: str, layers: int, stages: int) -> Split:
 
 
 def _embedding_slot(text: str, layers: int, stages: int) -> Split:
-    """"first and last stage 16 layers, others 17"."""
+    """ "first and last stage 16 layers, others 17"."""
     ends, middle = _numbers(text)[:2]
     return Split((ends, *[middle] * (stages - 2), ends))
 
 
 def _last_differs(text: str, layers: int, stages: int) -> Split:
-    """"7 layers x 11 stages, last stage 1"."""
+    """ "7 layers x 11 stages, last stage 1"."""
     base, count, last = _numbers(text)[:3]
     return Split((*[base] * count, last))
 
@@ -150,9 +153,10 @@ def parse_split(text: str, layers: int, stages: int) -> Split:
     if MEGATRON.match(text):
         split = megatron_split(text)
     else:
-        split = next((read(text, layers, stages) for pattern, read in PROSE if re.search(pattern, text)), None)
-        if split is None:
-            raise InputError("pipeline_layout", text, "a Megatron layout string or one of the forms in the README of the runs")
+        read = next((read for pattern, read in PROSE if re.search(pattern, text)), None)
+        if read is None:
+            raise InputError("pipeline_layout", text, "a Megatron layout string or a form that the shipped runs use")
+        split = read(text, layers, stages)
     _check(split, text, layers, stages)
     return split
 

@@ -120,10 +120,14 @@ def read_runs(folder: Path | None = None) -> RunSet:
         raise InputError("RUNS", str(folder), "a folder of CSV files with a models.yaml")
     files = sorted(folder.glob("*.csv"))
     if not files:
-        raise InputError("RUNS", str(folder), "a folder with at least one CSV file", "see the README of the shipped runs")
+        raise InputError(
+            "RUNS", str(folder), "a folder with at least one CSV file", "see the README of the shipped runs"
+        )
     models_file = folder / "models.yaml"
     if not models_file.is_file():
-        raise InputError("RUNS", str(folder), "a folder with a models.yaml beside the CSV files", "add the model shapes")
+        raise InputError(
+            "RUNS", str(folder), "a folder with a models.yaml beside the CSV files", "add the model shapes"
+        )
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     models = yaml.load(models_file.read_text(encoding="utf-8"), Loader=loader)
     runs = tuple(run for file in files for run in _read_file(file))
@@ -156,7 +160,9 @@ def parse_row(row: Mapping[str, str], where: str = "row") -> Run:
             raise InputError(f"{where}: extra", cells["extra"], "a JSON object") from error
     unknown = [name for name in cells if name not in Run.__dataclass_fields__]
     if unknown:
-        raise InputError(f"{where}: column", unknown[0], "a column of the reference runs", "see the README of the shipped runs")
+        raise InputError(
+            f"{where}: column", unknown[0], "a column of the reference runs", "see the README of the shipped runs"
+        )
     try:
         return _RUN.validate_python(cells)
     except ValidationError as error:

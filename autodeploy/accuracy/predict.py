@@ -81,9 +81,14 @@ def _choose(case: RunCase, cost: Any, rows: slice) -> Prediction:
     if case.memory_ranks:
         allocated, reserved = _measured_ranks(cost, row, case.memory_ranks)
     return Prediction(
-        step_s=float(step_s[point]), allocated_bytes=allocated, reserved_bytes=reserved, fits=bool(fits[point]), point=point,
-        model_flop=float(cost.model_flop[row]), time_s={cause: float(value[row]) for cause, value in cost.time_s.items()},
-    )  # fmt: skip
+        step_s=float(step_s[point]),
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
+        fits=bool(fits[point]),
+        point=point,
+        model_flop=float(cost.model_flop[row]),
+        time_s={cause: float(value[row]) for cause, value in cost.time_s.items()},
+    )
 
 
 def _measured_ranks(cost: Any, row: int, ranks: tuple[int, ...]) -> tuple[float, float]:
@@ -92,5 +97,3 @@ def _measured_ranks(cost: Any, row: int, ranks: tuple[int, ...]) -> tuple[float,
     reserved = sum(by_rank.values())
     allocated = sum(value for cause, value in by_rank.items() if cause not in OUTSIDE_ALLOCATED)
     return float(np.max(allocated)), float(np.max(reserved))
-
-

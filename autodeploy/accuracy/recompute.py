@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from autodeploy.accuracy.loader import Run
 from cost_models.strategies import RECOMPUTE_MODULES, recompute_mask
 
-# torchtitan's selective policy saves attention and every second matrix product (torchtitan, activation_checkpoint "op"):
-# of a Llama layer's products k, o and w3 run again, 0.365 of their FLOPs. No module mask says so; the same time is spent by
-# full recompute of that share of the layers.
+# torchtitan's selective policy saves attention and every second matrix product (torchtitan, activation checkpoint "op"):
+# of a Llama layer's products k, o and w3 run again, 0.365 of their FLOPs. No module mask says so; full recompute of that
+# share of the layers spends the same time.
 TORCHTITAN_SELECTIVE_FRAC = 0.365
 
 WORDS: dict[str, tuple[str, ...]] = {
@@ -43,9 +43,11 @@ def parse_recompute(run: Run, layers_per_stage: int) -> Recompute | None:
         return NONE
     if run.recompute == "full":
         return _full(modules, layers_per_stage)
-    if run.recompute == "select":  # MindFormers: the activation (and, with comm, the norms) of the listed layers per stage
-        names = ("moe_act", "layernorm") if "comm" in modules else ("moe_act",)
-        return Recompute(recompute_mask(names), 0, "select_recompute of some layers taken for all of them")
+    if (
+        run.recompute == "select"
+    ):  # MindFormers: the activation (and, with comm, the norms) of the listed layers per stage
+        listed = ("moe_act", "layernorm") if "comm" in modules else ("moe_act",)
+        return Recompute(recompute_mask(listed), 0, "select_recompute of some layers taken for all of them")
     if modules.startswith("maxtext"):
         return Recompute(FULL.mask, 0, "XLA's remat policy taken as full recompute")
     if run.recompute == "selective" and not modules:
@@ -72,5 +74,7 @@ def _full(modules: str, layers_per_stage: int) -> Recompute:
 def _selective(run: Run, layers_per_stage: int) -> Recompute:
     if run.fsdp:
         layers = max(round(TORCHTITAN_SELECTIVE_FRAC * layers_per_stage), 1)
-        return Recompute(FULL.mask, layers, "op-wise selective recompute taken as full recompute of 0.365 of the layers")
+        return Recompute(
+            FULL.mask, layers, "op-wise selective recompute taken as full recompute of 0.365 of the layers"
+        )
     return Recompute(recompute_mask(("core_attn",)))

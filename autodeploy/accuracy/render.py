@@ -53,12 +53,21 @@ def _group_table(title: str, groups: dict[str, dict[str, Any]]) -> Table:
     rows = []
     for name, figures in groups.items():
         tau = figures["rank_tau"] if figures["rank_tau"] is not None else figures["rate_tau"]
-        rows.append((
-            name, str(figures["runs"]), str(figures["timed"]), percent(figures["time_mape"]), percent(figures["time_median_ape"]),
-            percent(figures["time_p90_ape"]), percent(figures["time_mean_error"], signed=True),
-            percent(figures["fitted_families"]["time_mape"]), percent(figures["held_out_families"]["time_mape"]),
-            percent(figures["memory_mape"]), _score(tau),
-        ))  # fmt: skip
+        rows.append(
+            (
+                name,
+                str(figures["runs"]),
+                str(figures["timed"]),
+                percent(figures["time_mape"]),
+                percent(figures["time_median_ape"]),
+                percent(figures["time_p90_ape"]),
+                percent(figures["time_mean_error"], signed=True),
+                percent(figures["fitted_families"]["time_mape"]),
+                percent(figures["held_out_families"]["time_mape"]),
+                percent(figures["memory_mape"]),
+                _score(tau),
+            )
+        )
     return _table(title, columns, rows)
 
 
@@ -70,9 +79,13 @@ def target_table(statuses: Sequence[TargetStatus]) -> Table:
         value, limit = percent(status.value), f"{target.limit:.1%}"
         if "tau" in target.metric:
             value, limit = _score(status.value), f"{target.limit:g}"
-        rows.append((target.name, target.metric, str(status.rows), value, f"{sign} {limit}", "met" if status.met else "missed"))
+        rows.append(
+            (target.name, target.metric, str(status.rows), value, f"{sign} {limit}", "met" if status.met else "missed")
+        )
     met = sum(status.met for status in statuses)
-    return _table(f"Targets: {met} of {len(statuses)} met", ("target", "metric", "rows", "value", "reach", ""), rows, left=2)
+    return _table(
+        f"Targets: {met} of {len(statuses)} met", ("target", "metric", "rows", "value", "reach", ""), rows, left=2
+    )
 
 
 def summary(report: Report) -> str:
@@ -90,25 +103,40 @@ def worst_table(results: Sequence[RunResult], memory: bool = False) -> Table:
     for result in results:
         run = result.run
         measured, predicted = (
-            (run.peak_memory_gib, result.predicted_memory_gib) if memory else (run.step_time_s, result.predicted_step_time_s)
+            (run.peak_memory_gib, result.predicted_memory_gib)
+            if memory
+            else (run.step_time_s, result.predicted_step_time_s)
         )
         if measured is None or predicted is None:
             continue
         causes = sorted(result.time_s.items(), key=lambda item: -item[1])[:4]
         shown = " ".join(f"{name} {value:.3g}" for name, value in causes)
-        rows.append((
-            run.id, describe(run), f"{run.num_devices} {run.device}", f"{measured:.4g}", f"{predicted:.4g}",
-            f"{predicted / measured:.3f}", "" if memory else shown,
-        ))  # fmt: skip
+        rows.append(
+            (
+                run.id,
+                describe(run),
+                f"{run.num_devices} {run.device}",
+                f"{measured:.4g}",
+                f"{predicted:.4g}",
+                f"{predicted / measured:.3f}",
+                "" if memory else shown,
+            )
+        )
     return _table("Worst rows", columns, rows, left=3)
 
 
 def residual_table(found: Sequence[Residual], names: Sequence[str], memory: bool = False) -> Table:
     rows = [
-        (*(str(value) for value in each.key), str(len(each.ratios)), f"{each.median:.3f}", f"{each.spread[0]:.3f}",
-         f"{each.spread[1]:.3f}", percent(each.mape))
+        (
+            *(str(value) for value in each.key),
+            str(len(each.ratios)),
+            f"{each.median:.3f}",
+            f"{each.spread[0]:.3f}",
+            f"{each.spread[1]:.3f}",
+            percent(each.mape),
+        )
         for each in found
-    ]  # fmt: skip
+    ]
     title = "Predicted / measured memory" if memory else "Predicted / measured step time"
     return _table(title, (*names, "rows", "median", "min", "max", "MAPE"), rows, left=len(names))
 

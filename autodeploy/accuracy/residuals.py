@@ -69,7 +69,9 @@ def residuals(results: Sequence[RunResult], names: Sequence[str], *, memory: boo
         if error is not None:
             key = tuple(_hashable(column(result, name)) for name in names)
             groups.setdefault(key, []).append(1 + error)
-    return [Residual(key, tuple(groups[key])) for key in sorted(groups, key=lambda k: tuple((str(type(v)), v) for v in k))]
+    return [
+        Residual(key, tuple(groups[key])) for key in sorted(groups, key=lambda k: tuple((str(type(v)), v) for v in k))
+    ]
 
 
 def _hashable(value: Any) -> Any:
@@ -88,7 +90,17 @@ def worst(results: Sequence[RunResult], count: int, *, memory: bool = False) -> 
 
 def describe(run: Run) -> str:
     """A run's strategy in the notation of the command line, as far as it is stated."""
-    parts = [f"{name}{value}" for name, value in (
-        ("TP", run.tp), ("PP", run.pp), ("VPP", run.vpp), ("CP", run.cp), ("EP", run.ep), ("DP", run.dp), ("MBS", run.micro_batch)
-    ) if value not in (None, 1) or name == "MBS"]  # fmt: skip
+    parts = [
+        f"{name}{value}"
+        for name, value in (
+            ("TP", run.tp),
+            ("PP", run.pp),
+            ("VPP", run.vpp),
+            ("CP", run.cp),
+            ("EP", run.ep),
+            ("DP", run.dp),
+            ("MBS", run.micro_batch),
+        )
+        if value not in (None, 1) or name == "MBS"
+    ]
     return "/".join(parts) + f" GBS{run.global_batch} S{run.seq_length} {run.recompute or '?'}"

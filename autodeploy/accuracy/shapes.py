@@ -16,7 +16,7 @@ GBIT_BYTES = 1e9 / 8
 
 
 class Shapes:
-    """Models and machines by what distinguishes them, each built once, so that runs that share them can share a batch."""
+    """Models and machines by what distinguishes them, each built once: runs that share them can share a batch."""
 
     def __init__(self, models: Mapping[str, Mapping[str, Any]]) -> None:
         self._entries = models
@@ -67,7 +67,9 @@ def _changed(model: ModelSpec, changes: Mapping[str, Any]) -> ModelSpec:
         fields["layers"] = tuple((_windowed(kind, window), count) for kind, count in model.layers)
     elif alternate:
         kinds = [kind for kind, count in model.layers for _ in range(count)]
-        fields["layers"] = tuple((_windowed(kind, alternate) if i % 2 == 0 else kind, 1) for i, kind in enumerate(kinds))
+        fields["layers"] = tuple(
+            (_windowed(kind, alternate) if i % 2 == 0 else kind, 1) for i, kind in enumerate(kinds)
+        )
     return replace(model, **fields) if fields else model
 
 

@@ -52,7 +52,9 @@ def software_stack(run: Run, hardware: HardwareProfile) -> SoftwareStack:
     """Profile default < what the source says of all its rows < the row's own columns."""
     fields = {name: getattr(hardware.stack, name) for name in SoftwareStack.__dataclass_fields__}
     # What a run does is stated by the run: these have no default of the machine.
-    fields.update(dropout=False, forced_balance=False, moe_capacity_factor=0.0, fsdp=False, compiled=False, cuda_graphs=False)
+    fields.update(
+        dropout=False, forced_balance=False, moe_capacity_factor=0.0, fsdp=False, compiled=False, cuda_graphs=False
+    )
     fields.update(facts_of(run.group).stack)
     fields.update(_columns(run))
     fields.update(_fusions(run))
@@ -122,10 +124,16 @@ def workload(run: Run, hardware: HardwareProfile, stack: SoftwareStack, seq_leng
     fields: dict[str, Any] = {**_gradient_bytes(run, precision), **facts_of(run.group).workload}
     fields.update(_stated_gradient_bytes(run))
     return Workload(
-        seq_length=seq_length, global_batch=global_batch, precision=precision, fp8_recipe=recipe,
-        weight_bytes=_weight_bytes(run, precision), optimizer_bytes=_optimizer_bytes(run),
-        expert_imbalance=_imbalance(run, hardware, stack), stack=stack, **fields,
-    )  # fmt: skip
+        seq_length=seq_length,
+        global_batch=global_batch,
+        precision=precision,
+        fp8_recipe=recipe,
+        weight_bytes=_weight_bytes(run, precision),
+        optimizer_bytes=_optimizer_bytes(run),
+        expert_imbalance=_imbalance(run, hardware, stack),
+        stack=stack,
+        **fields,
+    )
 
 
 def _precision(run: Run) -> tuple[str, str]:
@@ -156,16 +164,16 @@ def _stated_gradient_bytes(run: Run) -> dict[str, float]:
 
 
 def _weight_bytes(run: Run, precision: str) -> float:
-    """16-bit weights 2 B. fp8 recipes keep a row- and a column-wise fp8 copy: instead of the bf16 weight when parameters
-    are gathered in fp8, else beside it (Transformer Engine caches both over the micro-batches of a step)."""
+    """16-bit weights 2 B. fp8 recipes keep a row- and a column-wise fp8 copy: instead of the bf16 weight when
+    parameters are gathered in fp8, else beside it (Transformer Engine caches both over the micro-batches of a step)."""
     if precision in ("bf16", "fp16") or run.extra.get("fp8_param_gather") or run.fsdp:
         return 2.0
     return 4.0
 
 
 def _optimizer_bytes(run: Run) -> float:
-    """fp32 master and two moments: 12 B. bf16 moments 8; Muon's one moment 8; MindSpeed's reuse-fp32-param keeps only the
-    16 bits of the master that the bf16 weight lacks: 10."""
+    """fp32 master and two moments: 12 B. bf16 moments 8; Muon's one moment 8; MindSpeed's reuse-fp32-param keeps only
+    the 16 bits of the master that the bf16 weight lacks: 10."""
     extra = run.extra
     bf16_moments = extra.get("optimizer_state_dtype") == "bf16" or extra.get("exp_avg_dtype") == "bf16"
     if bf16_moments or "bf16 optimizer moments" in str(extra.get("grad_dtype", "")) or extra.get("optimizer") == "muon":
@@ -174,7 +182,7 @@ def _optimizer_bytes(run: Run) -> float:
 
 
 def _imbalance(run: Run, hardware: HardwareProfile, stack: SoftwareStack) -> float:
-    """1 where routing is forced to be balanced or padded to its capacity; else the profile's, bounded by the capacity."""
+    """1 where routing is forced to be balanced or padded to its capacity; else the profile's, up to the capacity."""
     if run.kind != "moe" or stack.forced_balance:
         return 1.0
     capacity = stack.moe_capacity_factor

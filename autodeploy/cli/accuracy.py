@@ -26,16 +26,26 @@ class Format(StrEnum):
 
 
 def accuracy(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of CSV files with a models.yaml. Default: shipped.")] = None,
-    baseline: Annotated[Path | None, typer.Option(help="Fail (exit 1) where a group got worse than in this file.")] = None,
-    write_baseline: Annotated[Path | None, typer.Option(help="Record today's figures; the difference goes to stderr.")] = None,
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of CSV files with a models.yaml. Default: shipped.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="Fail (exit 1) where a group got worse than in this file.")
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option(help="Record today's figures; the difference goes to stderr.")
+    ] = None,
     format: Annotated[Format, typer.Option(help="What to print.")] = Format.table,
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
     group: Annotated[str, typer.Option(help="Only groups whose name contains this; several with commas.")] = "",
     worst: Annotated[int, typer.Option(help="Also list the N rows with the largest error (table only).", min=0)] = 0,
-    by: Annotated[str, typer.Option(help="Also print predicted / measured by these columns, such as tp,pp (table only).")] = "",
+    by: Annotated[
+        str, typer.Option(help="Also print predicted / measured by these columns, such as tp,pp (table only).")
+    ] = "",
     memory: Annotated[bool, typer.Option("--memory", help="--worst and --by look at memory instead of time.")] = False,
-    all_rows: Annotated[bool, typer.Option("--all-rows", help="--worst and --by also look at rows that no gate is over.")] = False,
+    all_rows: Annotated[
+        bool, typer.Option("--all-rows", help="--worst and --by also look at rows that no gate is over.")
+    ] = False,
     skipped: Annotated[bool, typer.Option("--skipped", help="List every run that is not predicted, and why.")] = False,
 ) -> None:
     """Predicts every published run with its own configuration and holds it against the measurement."""
