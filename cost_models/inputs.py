@@ -48,6 +48,8 @@ class Attention:
     qkv_bias: bool = False
     output_bias: bool = False
     qk_norm: bool = False
+    qk_norm_full: bool = False  # one norm over all heads (OLMo-2, MiniMax-M2), not one of head_dim shared by the heads
+    sinks: bool = False  # a learned attention sink per head (gpt-oss)
     output_gate: bool = False  # a sigmoid gate of the attention output's size, computed with the query projection
 
     def __post_init__(self) -> None:
@@ -71,6 +73,7 @@ class FeedForward:
     experts: int = 0
     top_k: int = 0
     shared_width: int = 0  # summed over shared experts
+    router_bias: bool = False  # a trained bias of the router (gpt-oss); load-balancing biases are no parameters
     shared_gate: bool = False  # a learned h -> 1 gate on the shared expert (Qwen)
     router_groups: int = 0  # node-limited / group-limited routing: groups of experts
     router_top_groups: int = 0

@@ -1,0 +1,226 @@
+"""How many parameters a model, a layer and a pipeline stage hold, in three buckets by how they are sharded.
+
+Whole numbers, exact: norms and biases included. h hidden, a query heads, g KV heads, d head dim, f width, E experts.
+The buckets and their divisors are Megatron's (Megatron-Bridge PR 3744): TP-sharded / TP, replicated / 1, routed / (EP x ETP).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cost_models.errors import ConfigError
+from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+
+VOCAB_MULTIPLE = 128  # Megatron-LM --make-vocab-size-divisible-by default, multiplied by TP
+
+
+@dataclass(frozen=True, slots=True)
+class LayerParameters:
+    """Parameter counts by how they are sharded."""
+
+    tp_sharded: int = 0
+    replicated: int = 0  # norms, router, shared-expert gate, MLA down-projections, biases of row-parallel layers
+    routed_experts: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.tp_sharded + self.replicated + self.routed_experts
+
+    def __add__(self, other: LayerParameters) -> LayerParameters:
+        return LayerParameters(
+            self.tp_sharded + other.tp_sharded,
+            self.replicated + other.replicated,
+            self.routed_experts + other.routed_experts,
+        )
+
+    def times(self, count: int) -> LayerParameters:
+        return LayerParameters(self.tp_sharded * count, self.replicated * count, self.routed_experts * count)
+
+    def on_card(self, *, tp: int = 1, ep: int = 1, etp: int = 1) -> float:
+        """Parameters that one card holds."""
+        return self.tp_sharded / tp + self.replicated + self.routed_experts / (ep * etp)
+
+
+# ------------------------------------------------------------------------------------------------ token mixers
+
+
+def _norm(width: int, norm_bias: bool) -> int:
+    return width * (2 if norm_bias else 1)
+
+
+def _softmax(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
+    """MHA/GQA: q, k, v and output projections; a gate of the output's size; biases; query and key norms; sinks."""
+    queries, keys, values = a.query_heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.v_head_dim
+    output = a.query_heads * a.v_head_dim
+    sharded = h * (queries + keys + values) + output * h
+    if a.output_gate:
+        sharded += h * output
+    if a.qkv_bias:
+        sharded += queries + keys + values
+    if a.sinks:
+        sharded += a.query_heads
+    replicated = h if a.output_bias else 0
+    if a.qk_norm:
+        replicated += _norm(queries + keys if a.qk_norm_full else 2 * a.head_dim, norm_bias)
+    return LayerParameters(sharded, replicated)
+
+
+def _mla(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
+    """Multi-head latent attention. Source: DeepSeek-V2, arXiv 2405.04434, section 2.1; norms on both latents."""
+    query_cols = a.query_heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
+    replicated = h * (a.kv_lora_rank + a.qk_rope_head_dim) + _norm(a.kv_lora_rank, norm_bias)
+    sharded = a.kv_lora_rank * a.query_heads * (a.qk_nope_head_dim + a.v_head_dim) + a.query_heads * a.v_head_dim * h
+    if a.q_lora_rank:
+        replicated += h * a.q_lora_rank + _norm(a.q_lora_rank, norm_bias)
+        sharded += a.q_lora_rank * query_cols
+    else:
+        sharded += h * query_cols
+    return LayerParameters(sharded, replicated)
+
+
+def _gated_delta(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
+    """Gated delta net: q, k, v, z and two scalars per value head; short convolution. Source: Qwen3-Next modelling code."""
+    keys, values, heads = a.query_heads * a.head_dim, a.value_heads * a.v_head_dim, a.value_heads
+    sharded = h * (2 * keys + 2 * values + 2 * heads) + (2 * keys + values) * a.conv_kernel + 2 * heads + values * h
+    return LayerParameters(sharded, _norm(a.v_head_dim, norm_bias))
+
+
+def _lightning(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
+    """Lightning attention: q, k, v, output gate and output of full width, one norm. Source: MiniMax-Text-01 modelling code."""
+    keys = a.query_heads * a.head_dim
+    values = (a.value_heads or a.query_heads) * a.v_head_dim
+    return LayerParameters(h * (2 * keys + 2 * values) + values * h, _norm(values, norm_bias))
+
+
+def _mamba(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
+    """Mamba-2 mixer: z, x, B, C, dt; convolution with bias; A, D, dt bias; gated norm. Source: arXiv 2405.21060."""
+    inner, groups, heads = a.value_heads * a.v_head_dim, 2 * a.state_groups * a.state_dim, a.value_heads
+    sharded = h * (2 * inner + groups + heads) + (inner + groups) * (a.conv_kernel + 1) + 3 * heads + inner * h + inner
+    return LayerParameters(sharded, 0)
+
+
+MIXERS: dict[str, Callable[[Attention, int, bool], LayerParameters]] = {
+    "softmax": _softmax,
+    "mla": _mla,
+    "gated_delta": _gated_delta,
+    "lightning": _lightning,
+    "mamba": _mamba,
+}
+
+# -------------------------------------------------------------------------------------------------- feed-forward
+
+
+def _mlp(h: int, f: int, gated: bool, bias: bool) -> tuple[int, int]:
+    """(sharded, replicated) parameters of one MLP: 3hf gated, 2hf plain; the output bias is replicated."""
+    up = 2 * f if gated else f
+    return h * up + f * h + (up if bias else 0), h if bias else 0
+
+
+def feed_forward_parameters(ffn: FeedForward, hidden: int) -> LayerParameters:
+    """Dense MLP, or router, routed and shared experts. Expert biases go with their expert."""
+    if not ffn.is_moe:
+        return LayerParameters(*_mlp(hidden, ffn.width, ffn.gated, ffn.bias))
+    shared, shared_bias = _mlp(hidden, ffn.shared_width, ffn.gated, ffn.bias) if ffn.shared_width else (0, 0)
+    replicated = hidden * ffn.experts + shared_bias
+    replicated += ffn.experts if ffn.router_bias else 0
+    replicated += hidden if ffn.shared_gate else 0
+    return LayerParameters(shared, replicated, ffn.experts * sum(_mlp(hidden, ffn.width, ffn.gated, ffn.bias)))
+
+
+def layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> LayerParameters:
+    """One block of this kind, unsharded, in three buckets."""
+    buckets = LayerParameters(0, kind.norms * _norm(hidden, norm_bias))
+    if kind.attention is not None:
+        buckets += MIXERS[kind.attention.kind](kind.attention, hidden, norm_bias)
+    if kind.feed_forward is not None:
+        buckets += feed_forward_parameters(kind.feed_forward, hidden)
+    return buckets
+
+
+# -------------------------------------------------------------------------------------------------- whole models
+
+
+def padded_vocab(vocab: int, tp: int) -> int:
+    """Rows of the embedding as Megatron pads it: the next multiple of 128 x TP (151936 -> 152576 at TP8)."""
+    multiple = VOCAB_MULTIPLE * tp
+    return -(-vocab // multiple) * multiple
+
+
+def embedding_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
+    """Input embedding, learned positions and the norm after them. ``vocab``: padded rows, 0 for the model's own."""
+    positions = model.learned_positions * model.hidden
+    norm = _norm(model.hidden, model.norm_bias) if model.embedding_norm else 0
+    return LayerParameters((vocab or model.vocab) * model.hidden, positions + norm)
+
+
+def head_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
+    """Output projection (nothing if tied to the embedding), its bias, and the final norm."""
+    rows = vocab or model.vocab
+    weights = 0 if model.tied_embeddings else rows * model.hidden
+    return LayerParameters(weights + (rows if model.head_bias else 0), _norm(model.hidden, model.norm_bias))
+
+
+def mtp_parameters(model: ModelSpec) -> LayerParameters:
+    """One multi-token-prediction module: a layer of its kind, the 2h -> h projection, two input norms and a final one.
+
+    Source: DeepSeek-V3, arXiv 2412.19437, section 2.2. Embedding and head are shared, not counted.
+    """
+    extra = LayerParameters(2 * model.hidden * model.hidden, 3 * _norm(model.hidden, model.norm_bias))
+    return layer_parameters(model.mtp_layer_kind, model.hidden, model.norm_bias) + extra
+
+
+def active_layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> int:
+    """Parameters of one block that one token uses: top_k of the routed experts."""
+    buckets = layer_parameters(kind, hidden, norm_bias)
+    if kind.feed_forward is None or not kind.feed_forward.is_moe:
+        return buckets.total
+    per_expert = buckets.routed_experts // kind.feed_forward.experts
+    return buckets.tp_sharded + buckets.replicated + per_expert * kind.feed_forward.top_k
+
+
+def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
+    """Parameters of the whole model: both embedding matrices in (one if tied), MTP modules out."""
+    count = embedding_parameters(model).total + head_parameters(model).total
+    for kind, layers in model.layers:
+        if active_only:
+            count += layers * active_layer_parameters(kind, model.hidden, model.norm_bias)
+        else:
+            count += layers * layer_parameters(kind, model.hidden, model.norm_bias).total
+    return count
+
+
+def model_buckets(model: ModelSpec) -> LayerParameters:
+    """The whole model in three buckets, without MTP modules."""
+    buckets = embedding_parameters(model) + head_parameters(model)
+    for kind, layers in model.layers:
+        buckets += layer_parameters(kind, model.hidden, model.norm_bias).times(layers)
+    return buckets
+
+
+def stage_parameters(model: ModelSpec, layers_per_stage: Sequence[int], *, tp: int = 1) -> tuple[LayerParameters, ...]:
+    """Buckets of each pipeline stage [S] for consecutive layers: embedding first, MTP and head last.
+
+    With more than one stage the last one holds its own copy of a tied embedding. ``tp`` > 1 pads the vocabulary.
+    """
+    if sum(layers_per_stage) != model.num_layers:
+        raise ConfigError("layers_per_stage", list(layers_per_stage), f"whole numbers that sum to {model.num_layers} layers")
+    vocab = padded_vocab(model.vocab, tp) if tp > 1 else model.vocab
+    by_kind = [layer_parameters(kind, model.hidden, model.norm_bias) for kind in model.kinds]
+    sequence, start = model.layer_sequence(), 0
+    stages: list[LayerParameters] = []
+    for count in layers_per_stage:
+        stages.append(sum((by_kind[k] for k in sequence[start : start + count]), LayerParameters()))
+        start += count
+    stages[0] += embedding_parameters(model, vocab)
+    stages[-1] += head_parameters(model, vocab)
+    if model.tied_embeddings and len(stages) > 1:
+        stages[-1] += LayerParameters(vocab * model.hidden)
+    if model.mtp_modules:
+        stages[-1] += mtp_parameters(model).times(model.mtp_modules)
+    return tuple(stages)
+
+
+def heaviest_stage(stages: Sequence[LayerParameters], *, tp: int = 1, ep: int = 1, etp: int = 1) -> int:
+    """Index of the stage whose cards hold the most parameters (user case: never layers / PP)."""
+    return max(range(len(stages)), key=lambda s: stages[s].on_card(tp=tp, ep=ep, etp=etp))
