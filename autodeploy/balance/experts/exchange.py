@@ -26,8 +26,8 @@ class Rules:
 def exchange(flat: I64, loads: F64, cards: int, rules: Rules | None = None) -> tuple[I64, I64]:
     """Improve slots [L, S] for loads [L, E]; returns (slots [L, S], steps taken [L]).
 
-    Each step takes the best of: swap a slot of the hottest card with one elsewhere, or give a slot of a replicated
-    expert to a copy of an expert on the hottest card. The largest card load of a layer never rises.
+    Each step takes the best swap of a slot of the hottest card with one elsewhere; where none helps, the best re-use:
+    a slot of a replicated expert is given to a copy of an expert on the hottest card. The largest card load of a layer never rises.
     """
     rules = rules or Rules()
     best = flat.copy()
@@ -70,21 +70,23 @@ def _state(flat: I64, loads: F64, cards: int) -> _State:
 def _step(flat: I64, loads: F64, cards: int, rules: Rules) -> tuple[I64, Bool]:
     """The best move of every layer that has one: (slots of the layers that moved, which moved [L])."""
     s = _state(flat, loads, cards)
-    peak = s.card.max(axis=1)
+    goal = s.card.mean(axis=1) * (1 + rules.goal_frac)
+    limit = np.where(s.card.max(axis=1) > goal, s.card.max(axis=1) * (1 - _GAIN), -1.0)
     value, hot_slot, other = _best_swap(s, cards, rules)
-    is_swap = np.ones(len(flat), dtype=bool)
-    if rules.recount and (s.copies > 1).any():
-        copy_value, copy_hot, copy_slot = _best_copy(s, cards, rules)
-        is_swap = value <= copy_value
-        value = np.minimum(value, copy_value)
-        hot_slot, other = np.where(is_swap, hot_slot, copy_hot), np.where(is_swap, other, copy_slot)
-    mean = s.card.mean(axis=1)
-    moved = (value < peak * (1 - _GAIN)) & (peak > mean * (1 + rules.goal_frac))
+    swaps = value < limit
     row = np.arange(len(flat))
     result = flat.copy()
-    result[row, other] = flat[row, hot_slot]
-    result[row[is_swap], hot_slot[is_swap]] = flat[row[is_swap], other[is_swap]]
-    return result[moved], moved
+    result[row[swaps], other[swaps]] = flat[row[swaps], hot_slot[swaps]]
+    result[row[swaps], hot_slot[swaps]] = flat[row[swaps], other[swaps]]
+    stuck = row[~swaps & (limit > 0)]
+    if not (rules.recount and len(stuck) and (s.copies[stuck] > 1).any()):
+        return result[swaps], swaps
+    narrowed = rules if rules.movable is None else replace(rules, movable=rules.movable[stuck])
+    value, hot_slot, other = _best_copy(_state(flat[stuck], loads[stuck], cards), cards, narrowed)
+    copies = value < limit[stuck]
+    result[stuck[copies], other[copies]] = flat[stuck[copies], hot_slot[copies]]
+    swaps[stuck[copies]] = True
+    return result[swaps], swaps
 
 
 def _best_swap(s: _State, cards: int, rules: Rules) -> tuple[F64, I64, I64]:
@@ -128,7 +130,9 @@ def _best_copy(s: _State, cards: int, rules: Rules) -> tuple[F64, I64, I64]:
     hot_experts = s.flat[row, hot_slots]
     copies_y = s.copies[row, s.flat]  # [L, S]
     growth_y = s.loads[row, s.flat] * (1 / np.maximum(copies_y - 1, 1) - 1 / copies_y)
-    holder_peak = np.where(s.held, s.card[:, None, :], 0.0).max(axis=2)  # [L, E]
+    others = s.card.copy()
+    np.put_along_axis(others, s.hot[:, None], 0.0, axis=1)
+    holder_peak = np.where(s.held, others[:, None, :], 0.0).max(axis=2)  # [L, E] besides the hottest card
     share_x = s.loads[row, hot_experts] / (s.copies[row, hot_experts] + 1)  # [L, C]
     relief = s.loads[row, hot_experts] / s.copies[row, hot_experts] - share_x
     barred = (copies_y < 2) | (card_of_slot == s.hot[:, None])
@@ -138,7 +142,7 @@ def _best_copy(s: _State, cards: int, rules: Rules) -> tuple[F64, I64, I64]:
     peak = np.take_along_axis(s.card, s.hot[:, None], axis=1)
     hot_after = (peak - relief)[:, :, None] + np.where(y_on_hot, growth_y, 0.0)[:, None, :]
     there_after = (s.card[:, card_of_slot] - s.share)[:, None, :] + share_x[:, :, None]
-    others_after = np.where(y_on_hot, 0.0, holder_peak[row, s.flat] + growth_y)[:, None, :]
+    others_after = (holder_peak[row, s.flat] + growth_y)[:, None, :]
     value = np.maximum(np.maximum(hot_after, there_after), others_after)
     value = np.where(barred[:, None, :] | np.repeat(s.held[row, hot_experts], width, axis=2), _NEVER, value)
     if rules.node_of_card is not None:

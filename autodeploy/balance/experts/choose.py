@@ -1,0 +1,111 @@
+"""Per layer: stay, or move to the placement whose saving over the horizon best pays for its migration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autodeploy.balance.experts.exchange import Rules, exchange
+from autodeploy.balance.experts.migrate import Cost, Links, migration_cost, relabel
+from autodeploy.balance.experts.place import hierarchical, place
+from autodeploy.balance.experts.placement import F64, Bool, Placement, Topology, card_loads
+from autodeploy.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is balanced, and what time costs."""
+
+    topology: Topology
+    links: Links
+    seconds_per_token: float  # one token through one expert on one card, forward and backward
+    groups: int = 1  # router groups kept whole on nodes; 1: none
+
+    def __post_init__(self) -> None:
+        if not self.seconds_per_token > 0:
+            raise InputError("seconds_per_token", self.seconds_per_token, "a number > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """When a plan is carried out. Chosen on the generators (seed 0) and left alone on the real traces."""
+
+    intra_factor: float = 1.0  # a saving must be this many times the migration inside nodes
+    inter_factor: float = 1.25  # and this many times that between nodes, which also disturbs others
+    hysteresis: float = 1.5  # times the sum of both; grows for a layer whose last plan broke its promise
+    least_saving_frac: float = 0.02  # of the mean card's time; smaller savings are noise
+
+    def __post_init__(self) -> None:
+        for name in ("intra_factor", "inter_factor", "hysteresis", "least_saving_frac"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"Trigger.{name}", getattr(self, name), "a number >= 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One candidate per layer, chosen or not; arrays [L]."""
+
+    placement: Placement  # the old one on layers that stay
+    moved: Bool
+    saving_s: F64  # per step
+    cost_s: F64
+    net_s: F64  # saving over the horizon less the demanded multiple of the cost; <= 0 stays
+
+
+def choose(
+    old: Placement, expected: F64, scenarios: F64, steps: int, task: Task, trigger: Trigger, caution: F64 | None = None
+) -> Choice:
+    """Best candidate per layer for ``steps`` steps of loads that average ``expected`` [L, E].
+
+    Savings are means over ``scenarios`` [K, L, E], so what noise takes away is taken away. ``caution`` [L] multiplies
+    the demand. Layers that could not pay for one move even if balanced perfectly are not tried.
+    """
+    peaks = card_loads(old, scenarios).max(axis=2).mean(axis=0)  # [L]
+    mean = scenarios.sum(axis=2).mean(axis=0) / task.topology.cards
+    demand = trigger.hysteresis * (np.ones(old.layers) if caution is None else caution)
+    cheapest = min(trigger.intra_factor * task.links.intra_s(), trigger.inter_factor * task.links.inter_s())
+    hopeful = ((peaks - mean) * task.seconds_per_token * steps > demand * cheapest) & (
+        peaks - mean > trigger.least_saving_frac * mean
+    )
+    tried = np.flatnonzero(hopeful)
+    slot_expert = old.slot_expert.copy()
+    net, saving, cost = np.zeros(old.layers), np.zeros(old.layers), np.zeros(old.layers)
+    if len(tried):
+        part = Placement(old.slot_expert[tried], old.experts)
+        for candidate in candidates(part, expected[tried], task):
+            price = migration_cost(part, candidate, task.topology, task.links)
+            gain = peaks[tried] - card_loads(candidate, scenarios[:, tried]).max(axis=2).mean(axis=0)
+            gain = np.where(gain > trigger.least_saving_frac * mean[tried], gain, 0.0) * task.seconds_per_token
+            worth = gain * steps - demand[tried] * _demanded(price, trigger)
+            better = (worth > net[tried]) & (price.copies > 0)
+            where = tried[better]
+            slot_expert[where] = candidate.slot_expert[better]
+            net[where], saving[where], cost[where] = worth[better], gain[better], price.seconds()[better]
+    return Choice(
+        placement=Placement(slot_expert, old.experts), moved=net > 0, saving_s=saving, cost_s=cost, net_s=net
+    )
+
+
+def _demanded(price: Cost, trigger: Trigger) -> F64:
+    return trigger.intra_factor * price.intra_s + trigger.inter_factor * price.inter_s
+
+
+def candidates(old: Placement, expected: F64, task: Task) -> Iterator[Placement]:
+    """Placements worth pricing, from few moves to many: exchanges inside nodes, exchanges anywhere, a new placement."""
+    grouped = hierarchical(task.topology, task.groups, old.experts)
+    node_of_card = task.topology.node_of_card()
+    ladders = [node_of_card] if grouped else [None]
+    if task.topology.nodes > 1 and not grouped:
+        ladders.insert(0, node_of_card)
+    for inside in ladders:
+        flat = old.flat()
+        for steps in (1, 2, 5, 12):  # cumulative 1, 3, 8, 20
+            rules = Rules(steps=steps, node_of_card=inside, recount=not grouped)
+            flat, taken = exchange(flat, expected, task.topology.cards, rules)
+            if not taken.any():
+                break
+            yield Placement(flat.reshape(old.slot_expert.shape), old.experts)
+    fresh = place(expected, task.topology, old.slots, task.groups)
+    yield relabel(fresh, old, task.topology, task.links, keep_nodes=grouped)
