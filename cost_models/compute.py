@@ -63,7 +63,7 @@ def gemm_s(
     peak = device.peak_flop_per_s[_peak_key(dtype, device)]
     operand = 1.0 if dtype.startswith("fp") and dtype not in ("fp16", "fp32") else 2.0
     flop = 2.0 * rows * cols * depth * batch
-    rate = peak * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
+    rate = peak * device.sustained_frac * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
     busy = flop / rate * _tile_factor(rows, cols, batch, device.compute_units, curve)
     moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
     stream = moved / (device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac)
@@ -103,7 +103,7 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     peak = device.peak_flop_per_s[_peak_key(key, device)]
     per_group = np.maximum(op.rows / op.groups, 1.0)
     flop = 2.0 * op.rows * op.cols * op.depth
-    rate = peak * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
+    rate = peak * device.sustained_frac * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
     operand = 1.0 if key.startswith("fp8") else 2.0
     bandwidth = device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac
     weights = op.groups * op.cols * op.depth
@@ -132,6 +132,7 @@ def price_attention(op: FusedAttention, device: Device, kernel: str) -> Price:
     factor = _head_dim_factor(curve.head_dim_frac, (op.qk_dim + op.v_dim) / 2.0)
     tiles = op.sequences * op.heads * op.queries / 128.0
     shape = factor / ((1.0 + curve.seq_half / op.queries) * (1.0 + curve.tile_half / tiles))
+    peak = peak * device.sustained_frac
     forward = flop / (peak * curve.forward_efficiency_frac * shape) + curve.launch_s
     backward = BACKWARD_ATTENTION_FLOP * flop / (peak * curve.backward_efficiency_frac * shape) + 2 * curve.launch_s
     return Price(forward, backward, np.zeros_like(forward), 1.0, 3.0)

@@ -256,6 +256,9 @@ class Device:
     attention: Mapping[str, AttentionCurve]  # by kernel: flash1, flash2, flash3, cudnn, npu_flash, triton
     memory_bound_frac: float  # share of HBM bandwidth that fused element-wise kernels reach
     kernel_launch_s: float  # floor of one small kernel
+    # Matrix rate in a long training step relative to the isolated benchmark that the curves were fitted to: the power
+    # limit lowers the clock, and framework calls sit between the products. Fitted to training runs.
+    sustained_frac: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,8 +93,10 @@ def embedding_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
 def head_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     """Final norm, logits and cross-entropy. Unfused cross-entropy works on an fp32 copy of the logits."""
     ops, h = LayerOps(), float(model.hidden)
-    vocab = _vocab_rows(model, core) if workload.stack.head_sharded_over_tp else np.full_like(core.tp, model.vocab)
-    logits = core.tokens * vocab
+    vocab = _vocab_rows(model, core)
+    # Some programs gather the logits over TP and compute the loss on all of them on every rank.
+    gathers = not workload.stack.head_sharded_over_tp
+    logits = core.tokens * (vocab * core.tp if gathers else vocab)
     fused = workload.stack.fused_cross_entropy
     # bf16 logits cast to fp32, maximum, exponent and sum, pick, divide; backward writes the gradient and casts it back.
     forward, backward, kernels = (6.0, 6.0, 3.0) if fused else (26.0, 14.0, 9.0)
@@ -106,6 +108,10 @@ def head_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
         Saved(name="norm_input", size_bytes=2 * BF16 * core.tokens_norm * h),
         Saved(name="logits", size_bytes=(2.0 if fused else 4.0) * logits),
     )  # fmt: skip
+    if gathers:
+        size = np.where(core.tp > 1, BF16 * logits, 0.0)
+        ops.add(Collective(name="logits_gather", op="all_gather", group="tp", forward_bytes=size,
+                           backward_bytes=np.zeros_like(size)))  # fmt: skip
     wide, sp = core.tp > 1, core.sequence_parallel
     size = BF16 * core.tokens * h
     ops.add(
