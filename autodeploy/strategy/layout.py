@@ -34,9 +34,7 @@ class Split:
     text: str
 
 
-def layouts_for(
-    model: ModelSpec, pp: int, vpp: int, backend: str, schedule_is_v_shaped: bool = False
-) -> list[Layout]:
+def layouts_for(model: ModelSpec, pp: int, vpp: int, backend: str, schedule_is_v_shaped: bool = False) -> list[Layout]:
     """The back end's default layout first, then up to two that the rough weights say are better balanced.
 
     Empty where the model has too few layers for pp * vpp virtual stages.

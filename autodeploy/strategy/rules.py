@@ -1,0 +1,88 @@
+"""All validity rules, and which one a strategy breaks.
+
+A new rule: a ``Rule`` in one of the three tables, and an example of it in the rules test.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.errors import InputError
+from autodeploy.strategy.backends import BACKENDS, backend_named
+from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rules_features import FEATURE_RULES
+from autodeploy.strategy.rules_pipeline import PIPELINE_RULES
+from autodeploy.strategy.rules_world import WORLD_RULES
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.strategies import I64, Bool, StrategyBatch
+
+RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES
+OK = 0
+
+
+def check(
+    model: ModelSpec,
+    hardware: HardwareProfile | None,
+    workload: Workload,
+    batch: StrategyBatch,
+    backend: str,
+    *,
+    devices: int | None = None,
+    soft: bool = False,
+) -> I64:
+    """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``."""
+    case = Case(
+        model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
+    )
+    codes = np.zeros(len(batch), dtype=np.int64)
+    for code, rule in enumerate(RULES, start=1):
+        if rule.holds_for(backend) and (soft or not rule.soft):
+            codes[(codes == OK) & rule.broken(case)] = code
+    return codes
+
+
+def rule_of(code: int) -> Rule | None:
+    """The rule behind a code; None for 0."""
+    return RULES[code - 1] if code else None
+
+
+def require_valid(
+    model: ModelSpec,
+    hardware: HardwareProfile | None,
+    workload: Workload,
+    batch: StrategyBatch,
+    backend: str,
+    *,
+    devices: int | None = None,
+) -> None:
+    """Raises the first broken rule of the first invalid strategy as bad input."""
+    codes = check(model, hardware, workload, batch, backend, devices=devices)
+    if codes.any():
+        from autodeploy.strategy.convert import batch_to_strategy
+
+        i = int(np.flatnonzero(codes)[0])
+        rule = RULES[codes[i] - 1]
+        allowed = f"valid on {backend}: rule {rule.name}: {rule.text}"
+        raise InputError("strategy", str(batch_to_strategy(batch, i)), allowed, rule.remedy)
+
+
+def launchable(
+    model: ModelSpec, hardware: HardwareProfile, workload: Workload, batch: StrategyBatch, backend: str
+) -> tuple[Bool, list[str]]:
+    """Whether a training program runs each strategy [N], and why not ("" where one does).
+
+    ``any`` asks every program of the hardware; the reason is that of the profile's own.
+    """
+    names = [backend] if backend != "any" else programs_for(hardware)
+    codes = np.stack([check(model, hardware, workload, batch, name) for name in names])
+    runs = (codes == OK).any(axis=0)
+    reasons = ["" if run else f"{names[0]}: {RULES[code - 1].text}" for run, code in zip(runs, codes[0], strict=True)]
+    return runs, reasons
+
+
+def programs_for(hardware: HardwareProfile) -> list[str]:
+    """Back ends that run on this hardware, its own first."""
+    if hardware.device.vendor == "ascend":
+        return ["mindspeed"]
+    others = [name for name in BACKENDS if name not in ("any", "mindspeed", hardware.backend)]
+    return [hardware.backend, *others]

@@ -1,0 +1,211 @@
+"""Rules of the options: sharding, recompute, swap, dispatch, overlap of expert communication."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.strategy.backends import V_SHAPED
+from autodeploy.strategy.rule import Case, Rule
+from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool, recompute_mask
+
+MEGATRON = ("megatron", "megatron-bridge")
+OVERLAP_SCHEDULES = frozenset({"interleaved", "adaptive-pipe", "dualpipe"}) | V_SHAPED
+TORCHTITAN_MODULES = recompute_mask(("layernorm", "moe_act", "full"))
+
+
+def _dispatcher_is(case: Case, name: str) -> Bool:
+    return case.batch.dispatcher == DISPATCHER_CODE[name]
+
+
+def _zero(case: Case) -> Bool:
+    flat = ~np.isin(case.batch.zero_stage, case.backend.zero_stages)
+    piped = ~np.isin(case.batch.zero_stage, case.backend.zero_stages_pipelined)
+    return np.where(case.batch.pp > 1, piped, flat)
+
+
+def _dispatcher(case: Case) -> Bool:
+    return ~np.array([name in case.backend.dispatchers for name in DISPATCHERS])[case.batch.dispatcher]
+
+
+def _recompute_alone(case: Case) -> Bool:
+    others = sum(RECOMPUTE_BIT[name] for name in RECOMPUTE_MODULES if name != "full")
+    return case.recomputes("full") & ((case.batch.recompute & others) > 0)
+
+
+def _no_dense(case: Case) -> bool:
+    return not any(kind.feed_forward and not kind.feed_forward.is_moe for kind in case.model.kinds)
+
+
+def _no_mla(case: Case) -> bool:
+    return not any(kind.attention and kind.attention.kind == "mla" for kind in case.model.kinds)
+
+
+def _overlap_schedule(case: Case) -> Bool:
+    looped = case.scheduled(OVERLAP_SCHEDULES) & ((case.batch.vpp > 1) | case.schedule_is("dualpipe"))
+    adaptive = case.schedule_is("adaptive-pipe")
+    return case.batch.ep_overlap & (case.batch.pp > 1) & ~looped & ~adaptive
+
+
+def _hierarchical_domain(case: Case) -> Bool:
+    b = case.batch
+    extends = (b.tp > 1) & (b.etp == 1) & (b.ep > b.tp) & (b.ep % b.tp == 0)
+    return _dispatcher_is(case, "hierarchical-allgather") & ~extends
+
+
+def _foreign_dedup(case: Case) -> Bool:
+    vendor = case.hardware.device.vendor if case.hardware else "nvidia"
+    return _dispatcher_is(case, "hierarchical-dedup") & (vendor == "ascend")
+
+
+FEATURE_RULES = (
+    Rule(
+        name="zero-backend",
+        text="the back end does not shard to this ZeRO stage here; ZeRO-2 and 3 with PP above 1 need Megatron-FSDP or torchtitan",
+        remedy="use ZeRO-1 (the distributed optimizer); torchtitan starts at ZeRO-2",
+        broken=_zero,
+    ),
+    Rule(
+        name="recompute-full-alone",
+        text="full recompute covers every module",
+        remedy="write full alone, or modules without full",
+        broken=_recompute_alone,
+    ),
+    Rule(
+        name="recompute-nested",
+        text="recomputing the whole MoE layer covers its activation",
+        remedy="drop moe_act",
+        broken=lambda c: c.recomputes("moe") & c.recomputes("moe_act"),
+    ),
+    Rule(
+        name="recompute-mla",
+        text="mla_up_proj needs MLA attention",
+        remedy="drop mla_up_proj",
+        broken=lambda c: c.recomputes("mla_up_proj") & _no_mla(c),
+    ),
+    Rule(
+        name="recompute-moe",
+        text="moe and moe_act need a mixture-of-experts model",
+        remedy="recompute mlp instead",
+        broken=lambda c: c.recomputes("moe", "moe_act") & (not c.moe),
+    ),
+    Rule(
+        name="recompute-mlp",
+        text="mlp needs dense feed-forward layers",
+        remedy="recompute moe or moe_act instead",
+        broken=lambda c: c.recomputes("mlp") & _no_dense(c),
+    ),
+    Rule(
+        name="recompute-layers",
+        text="full recompute of the first layers of a stage needs full recompute, and a back end that has it",
+        remedy="write full",
+        broken=lambda c: (
+            (c.batch.recompute_layers > 0) & (~c.recomputes("full") | (not c.backend.partial_full_recompute))
+        ),
+    ),
+    Rule(
+        name="recompute-torchtitan",
+        text="torchtitan recomputes everything, or by operator; it knows no modules beyond norms and activations",
+        remedy="use full, or selective(layernorm,moe_act)",
+        broken=lambda c: (c.batch.recompute & ~TORCHTITAN_MODULES) > 0,
+        backends=("torchtitan",),
+    ),
+    Rule(
+        name="swap-backend",
+        text="the back end does not swap activations to the host",
+        remedy="drop swap, recompute instead",
+        broken=lambda c: (c.batch.swap_frac > 0) & (not c.backend.swaps_activations),
+    ),
+    Rule(
+        name="offload-backend",
+        text="the back end does not keep part of the optimizer on the host",
+        remedy="drop offload",
+        broken=lambda c: (c.batch.offload_frac > 0) & (not c.backend.offloads_optimizer),
+    ),
+    Rule(
+        name="dispatcher-backend",
+        text="the back end does not have this dispatcher",
+        remedy="use alltoall, or --backend any to price it all the same",
+        broken=_dispatcher,
+    ),
+    Rule(
+        name="dedup-hardware",
+        text="the de-duplicating dispatchers (DeepEP, HybridEP) do not run on Ascend",
+        remedy="use alltoall or hierarchical-allgather",
+        broken=_foreign_dedup,
+        backends=(*MEGATRON, "mindspeed", "torchtitan"),
+    ),
+    Rule(
+        name="hierarchical-tp-extend-ep",
+        text="moe-hierarchical-alltoallv needs tp-extend-ep: TP above 1, ETP1 and EP a larger multiple of TP",
+        remedy="use alltoall",
+        broken=_hierarchical_domain,
+        backends=("mindspeed",),
+    ),
+    Rule(
+        name="adaptive-pipe-overlap",
+        text="Adaptive Pipe is the overlap of expert communication",
+        remedy="drop no-ep-overlap, or use interleaved",
+        broken=lambda c: c.schedule_is("adaptive-pipe") & ~c.batch.ep_overlap,
+    ),
+    Rule(
+        name="overlap-needs-ep",
+        text="overlap of expert communication needs EP above 1",
+        remedy="drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & ((c.batch.ep < 2) | (not c.moe)),
+    ),
+    Rule(
+        name="overlap-schedule",
+        text="overlap of expert communication under PP needs VPP above 1, or a bidirectional schedule",
+        remedy="raise VPP, or use dualpipev where the back end has it",
+        broken=_overlap_schedule,
+    ),
+    Rule(
+        name="megatron-overlap-recompute",
+        text="Megatron's EP overlap excludes full recompute, whole-MoE recompute and shared-expert overlap",
+        remedy="recompute mla_up_proj, layernorm and moe_act instead",
+        broken=lambda c: c.batch.ep_overlap & c.recomputes("full", "moe"),
+        backends=MEGATRON,
+    ),
+    Rule(
+        name="megatron-overlap-mtp",
+        text="Megatron's EP overlap takes at most one MTP module",
+        remedy="drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.model.mtp_modules > 1),
+        backends=MEGATRON,
+    ),
+    Rule(
+        name="overlap-allgather",
+        text="EP overlap does not work with the all-gather dispatcher",
+        remedy="use alltoall",
+        broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "allgather"),
+        backends=(*MEGATRON, "mindspeed"),
+    ),
+    Rule(
+        name="fb-overlap-hierarchical",
+        text="MindSpeed's fb-overlap excludes moe-hierarchical-alltoallv and tp-extend-ep",
+        remedy="use alltoall, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "hierarchical-allgather"),
+        backends=("mindspeed",),
+    ),
+    Rule(
+        name="fb-overlap-swap",
+        text="MindSpeed's fb-overlap excludes swap-attention",
+        remedy="recompute instead of swapping, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.swap_frac > 0),
+        backends=("mindspeed",),
+    ),
+    Rule(
+        name="fb-overlap-etp",
+        text="MindSpeed's fb-overlap needs ETP1",
+        remedy="set ETP1",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.etp > 1),
+        backends=("mindspeed",),
+    ),
+    Rule(
+        name="fb-overlap-batch",
+        text="MindSpeed's fb-overlap needs a global batch above DP x PP x MBS",
+        remedy="raise the global batch, or lower PP or MBS",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.pp > 1) & (c.micro_batches <= c.batch.pp),
+        backends=("mindspeed",),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Rules of the pipeline: stages and layers, schedules, micro-batch groups, layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.strategy.backends import LOOPED, SINGLE_CHUNK, V_SHAPED
+from autodeploy.strategy.rule import Case, Rule
+from cost_models.strategies import I64, Bool
+
+
+def _layout(case: Case) -> Bool:
+    def sums_wrong(i: int) -> bool:
+        return round(float(case.batch.layouts[i].layers_per_stage.sum())) != case.model.num_layers
+
+    wrong_pp = case.batch.pp != _column(case, "pp")
+    return wrong_pp | (case.batch.vpp != _column(case, "vpp")) | case.per_layout(sums_wrong)
+
+
+def _column(case: Case, name: str) -> I64:
+    return np.array([getattr(layout, name) for layout in case.batch.layouts])[case.batch.layout]
+
+
+def _group(case: Case) -> Bool:
+    m, group, pp = case.micro_batches, case.group, case.batch.pp
+    rest = m % group
+    wrong = (group < pp) | (group > m) | ((rest != 0) & (rest < pp))
+    return case.scheduled(LOOPED) & (pp > 1) & wrong
+
+
+def _dualpipe(case: Case) -> Bool:
+    m, pp = case.micro_batches, case.batch.pp
+    return case.schedule_is("dualpipe") & ((pp % 2 != 0) | (m % 2 != 0) | (m < 2 * pp))
+
+
+def _mindspeed_dualpipev(case: Case) -> Bool:
+    """Even, or padded with no-op slots: every stage then has the same number of slots."""
+
+    def uneven(i: int) -> bool:
+        layout = case.batch.layouts[i]
+        return not (layout.text in ("", "even") or layout.text.startswith("noop:"))
+
+    return case.schedule_is("dualpipev") & case.per_layout(uneven)
+
+
+def _mindspeed_list(case: Case) -> Bool:
+    return (case.batch.vpp > 1) & case.per_layout(lambda i: case.batch.layouts[i].text[:1].isdigit())
+
+
+def _foreign_layout(case: Case) -> Bool:
+    backend = case.backend.name
+
+    def foreign(i: int) -> bool:
+        text = case.batch.layouts[i].text
+        if text in ("", "even"):
+            return False
+        if text.startswith("fqn:"):
+            return backend != "torchtitan"
+        if text.startswith("noop:") or text[0].isdigit():
+            return backend != "mindspeed"
+        return backend == "torchtitan" or (backend == "mindspeed" and text.startswith("account-for-"))
+
+    return case.per_layout(foreign)
+
+
+PIPELINE_RULES = (
+    Rule(
+        name="schedule-backend",
+        text="the back end does not run this schedule",
+        remedy="choose a schedule that it runs, or --backend any to price it all the same",
+        broken=lambda c: ~c.scheduled(c.backend.schedules),
+    ),
+    Rule(
+        name="schedule-needs-pp",
+        text="PP above 1 needs a pipeline schedule",
+        remedy="drop the token none",
+        broken=lambda c: c.schedule_is("none") & (c.batch.pp > 1),
+    ),
+    Rule(
+        name="vpp-needs-pp",
+        text="VPP above 1 needs PP above 1",
+        remedy="set VPP1",
+        broken=lambda c: (c.batch.vpp > 1) & (c.batch.pp == 1),
+    ),
+    Rule(
+        name="schedule-chunks",
+        text="VPP must be 1 for 1F1B, GPipe, ZB-H1, ZB-1P, ZB-2P and DualPipe, above 1 for interleaved, and 2 for "
+        "V-shaped schedules",
+        remedy="change VPP or the schedule",
+        broken=lambda c: (
+            (c.scheduled(SINGLE_CHUNK) & (c.batch.vpp != 1))
+            | (c.schedule_is("interleaved") & (c.batch.vpp < 2))
+            | (c.scheduled(V_SHAPED) & (c.batch.vpp != 2))
+        ),
+    ),
+    Rule(
+        name="layout",
+        text="the layout must place every layer once, on PP x VPP stages (cases 37-42)",
+        remedy="give a layout that sums to the layers, or drop it for the default",
+        broken=_layout,
+    ),
+    Rule(
+        name="layout-backend",
+        text="the back end does not read this kind of layout",
+        remedy="drop the layout for the back end's default",
+        broken=_foreign_layout,
+        backends=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
+    ),
+    Rule(
+        name="layer-list-vpp",
+        text="--num-layer-list excludes VPP (case 40)",
+        remedy="use no-op slots, or VPP1",
+        broken=_mindspeed_list,
+        backends=("mindspeed",),
+    ),
+    Rule(
+        name="micro-batch-group",
+        text="interleaved runs micro-batches in groups of G with PP <= G <= m, and m % G either 0 or at least PP (case 60)",
+        remedy="choose such a G (G5 for 10 micro-batches over PP4), or another batch",
+        broken=_group,
+    ),
+    Rule(
+        name="dualpipe-shape",
+        text="DualPipe needs an even PP, and an even number of micro-batches that is at least 2 PP",
+        remedy="raise the micro-batches, or choose another schedule",
+        broken=_dualpipe,
+    ),
+    Rule(
+        name="dualpipev-micro-batches",
+        text="DualPipeV needs at least 2 PP micro-batches",
+        remedy="raise the micro-batches, or choose another schedule",
+        broken=lambda c: c.schedule_is("dualpipev") & (c.micro_batches < 2 * c.batch.pp),
+    ),
+    Rule(
+        name="dualpipev-layers",
+        text="MindSpeed's DualPipeV needs layers, no-op slots included, in a multiple of 2 PP",
+        remedy="pad with no-op slots",
+        broken=_mindspeed_dualpipev,
+        backends=("mindspeed",),
+    ),
+)
