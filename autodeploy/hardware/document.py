@@ -63,13 +63,16 @@ def _base_path(name: str, folder: Path) -> Path:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
-    """``over`` on top of ``base``, section by section. ``null`` removes a key. A sourced value is replaced whole."""
+    """``over`` on top of ``base``, section by section. ``null`` removes a key.
+
+    A sourced value is replaced whole, and so is a curve that says what it was fitted to (``data``).
+    """
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
         if value is None:
             merged.pop(key, None)
-        elif isinstance(value, dict) and isinstance(below, dict) and "value" not in value and "value" not in below:
+        elif isinstance(value, dict) and isinstance(below, dict) and not ({"value", "data"} & {*value}) and "value" not in below:
             merged[key] = merge(below, value)
         else:
             merged[key] = value

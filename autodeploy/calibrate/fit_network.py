@@ -1,0 +1,83 @@
+"""Fits of the collective curves, one tier and one operation at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.calibrate.curves import intra_collective_s, wire_factor
+from autodeploy.calibrate.fit_compute import take
+from autodeploy.calibrate.fitting import FitError, Parameter, fit
+from autodeploy.calibrate.measurements import CollectiveTable
+from cost_models.inputs import CollectiveCurve, Tier
+
+IN_NETWORK_GAIN = 1.1  # the switch reduces where the large groups' efficiency passes the small ones' by this factor
+
+
+def fit_intra(table: CollectiveTable, tier: Tier) -> tuple[CollectiveCurve, FitError]:
+    """The curve of a tier from tables of groups inside one domain, all group sizes together."""
+    many = np.unique(table.ranks).size > 1
+    in_network = _in_network_ranks(table)
+    parameters = [
+        Parameter(name="latency_s", start=10e-6, low=0, high=2e-3),
+        Parameter(name="efficiency_frac", start=0.8, low=0.02, high=1.5),
+        Parameter(name="ramp_sqrt_s", start=3e-3, low=0, high=0.1),
+    ]
+    if many:
+        parameters.append(Parameter(name="latency_per_rank_s", start=1e-6, low=0, high=50e-6))
+    if in_network:
+        parameters.append(Parameter(name="in_network_efficiency_frac", start=1.0, low=0.1, high=2.0))
+
+    def curve(values) -> CollectiveCurve:
+        named = {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
+        return CollectiveCurve(in_network_ranks=in_network, **named)
+
+    values, error = fit(
+        lambda values, rows: intra_collective_s(
+            curve(values), take(table, rows), tier.bandwidth_bytes_per_s, tier.cards, tier.full_mesh
+        ),
+        parameters,
+        table.seconds,
+    )
+    return curve(values.values()), error
+
+
+def _in_network_ranks(table: CollectiveTable) -> int:
+    """The smallest group whose large-message all-reduce rate jumps over that of the smaller groups; 0 if none does."""
+    if table.op != "all_reduce":
+        return 0
+    rates = {}
+    for ranks in np.unique(table.ranks):
+        rows = take(table, np.flatnonzero(table.ranks == ranks))
+        rates[int(ranks)] = float(np.max(2 * (ranks - 1) / ranks * rows.message_bytes / rows.seconds))
+    sizes = sorted(rates)
+    for below, size in zip(sizes, sizes[1:], strict=False):
+        if size > 4 and rates[size] > IN_NETWORK_GAIN * rates[below]:
+            return size
+    return 0
+
+
+def fit_inter(
+    table: CollectiveTable, tier: Tier, inner: Tier, inner_curve: CollectiveCurve
+) -> tuple[CollectiveCurve, FitError]:
+    """The curve of the tier between nodes, from one table over ``table.nodes`` of them, whole nodes taking part.
+
+    Ring convention, as cost_models.communication prices it: each of a node's w cards drives its NIC, so the ring has
+    w NICs, W = f(n) S bytes cross them, and the slower of link and NICs sets the pace. Latencies of both tiers add up.
+    """
+    cards = float(table.ranks[0]) / table.nodes
+    wire = wire_factor(table.op, table.ranks) * table.message_bytes
+    inside_rate = inner.bandwidth_bytes_per_s * max(inner_curve.efficiency_frac, inner_curve.in_network_efficiency_frac)
+    inside_latency = inner_curve.latency_s + inner_curve.latency_per_rank_s * (cards - 1)
+    parameters = [
+        Parameter(name="latency_s", start=40e-6, low=0, high=2e-3),
+        Parameter(name="efficiency_frac", start=0.9, low=0.02, high=1.0),
+        Parameter(name="ramp_sqrt_s", start=3e-3, low=0, high=0.1),
+    ]
+
+    def seconds(values, rows):
+        latency, efficiency, ramp = (float(value) for value in values)
+        ideal = wire[rows] / min(inside_rate, cards * tier.bandwidth_bytes_per_s * efficiency)
+        return inside_latency + latency + ideal + ramp * np.sqrt(ideal)
+
+    values, error = fit(seconds, parameters, table.seconds)
+    return CollectiveCurve(**values), error

@@ -1,0 +1,102 @@
+"""One fit for every curve: least squares on log ratios, robust to outliers, with its error and a held-out error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autodeploy.calibrate.measurements import F64
+
+HELD_OUT_MIN_ROWS = 60  # below, halving the rows tells more about luck than about the form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitError:
+    """Absolute relative error of a fit over its rows; the held-out pair is of a fit on half of them, on the other half."""
+
+    rows: int
+    median_ape_frac: float
+    p90_ape_frac: float
+    held_out_median_ape_frac: float | None = None
+    held_out_p90_ape_frac: float | None = None
+    at_bound: tuple[str, ...] = ()  # parameters that ended on a bound: the rows do not determine them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One constant to fit: where to start, and where it may go."""
+
+    name: str
+    start: float
+    low: float
+    high: float
+
+
+Model = Callable[[F64, np.ndarray], F64]  # (parameter values, row indices) -> seconds of those rows
+
+
+def fit(
+    model: Model, parameters: Sequence[Parameter], seconds: F64, starts: Sequence[dict[str, float]] = ()
+) -> tuple[dict[str, float], FitError]:
+    """Constants that bring ``model`` nearest to ``seconds``, and the error. ``starts`` are further starting points."""
+    rows = np.arange(seconds.size)
+    values = _solve(model, parameters, seconds, rows, starts)
+    error = apes(model(values, rows), seconds)
+    held_out = _held_out(model, parameters, seconds, rows, starts) if seconds.size >= HELD_OUT_MIN_ROWS else None
+    return (
+        {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)},
+        FitError(
+            rows=seconds.size,
+            median_ape_frac=float(np.median(error)),
+            p90_ape_frac=float(np.quantile(error, 0.9)),
+            held_out_median_ape_frac=None if held_out is None else float(np.median(held_out)),
+            held_out_p90_ape_frac=None if held_out is None else float(np.quantile(held_out, 0.9)),
+            at_bound=_at_bound(parameters, values),
+        ),
+    )
+
+
+def apes(predicted_s: F64, measured_s: F64) -> F64:
+    """|predicted - measured| / measured."""
+    return np.abs(predicted_s - measured_s) / measured_s
+
+
+def _solve(
+    model: Model, parameters: Sequence[Parameter], seconds: F64, rows: np.ndarray, starts: Sequence[dict[str, float]]
+) -> F64:
+    from scipy.optimize import least_squares
+
+    low = np.array([parameter.low for parameter in parameters])
+    high = np.array([parameter.high for parameter in parameters])
+    target = np.log(seconds[rows])
+    best = None
+    for start in ({}, *starts):
+        origin = np.array([start.get(parameter.name, parameter.start) for parameter in parameters])
+        solution = least_squares(
+            lambda values: np.log(model(values, rows)) - target,
+            np.clip(origin, low + 1e-9 * (high - low), high - 1e-9 * (high - low)),
+            bounds=(low, high), loss="soft_l1", f_scale=0.05, x_scale=high - low, diff_step=1e-4, max_nfev=120,
+        )  # fmt: skip
+        if best is None or solution.cost < best.cost:
+            best = solution
+    assert best is not None
+    return best.x
+
+
+def _held_out(
+    model: Model, parameters: Sequence[Parameter], seconds: F64, rows: np.ndarray, starts: Sequence[dict[str, float]]
+) -> F64:
+    """Errors on odd rows of a fit to even rows. Rows are in the table's order, which runs over shapes."""
+    values = _solve(model, parameters, seconds, rows[::2], starts[:1])
+    return apes(model(values, rows[1::2]), seconds[1::2])
+
+
+def _at_bound(parameters: Sequence[Parameter], values: F64) -> tuple[str, ...]:
+    span = [parameter.high - parameter.low for parameter in parameters]
+    return tuple(
+        parameter.name
+        for parameter, value, width in zip(parameters, values, span, strict=True)
+        if min(value - parameter.low, parameter.high - value) < 1e-3 * width
+    )
