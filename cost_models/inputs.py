@@ -219,7 +219,7 @@ class CollectiveCurve:
     efficiency_frac: float
     ramp_sqrt_s: float = 0.0  # unit sqrt(s)
     latency_per_rank_s: float = 0.0
-    in_network_ranks: int = 0  # from this group size on the switch reduces (NVLS); 0: never
+    in_network_ranks: int = 0  # from this size on the switch reduces (NVLS) or more paths open (Ascend A3); 0: never
     in_network_efficiency_frac: float = 0.0  # efficiency_frac of those groups
 
 
