@@ -14,8 +14,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement, largest
+from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement, equal_runs, largest
 
+RANK_SHARE = 0.7  # of the time limit: for the rank sums, the rest for the chunks
 Terms = list[tuple[int, float]]  # (variable, coefficient)
 
 
@@ -30,13 +31,13 @@ class Solved:
 
 def solve_exactly(problem: LayerProblem, start: Placement | None, time_limit_s: float) -> Solved:
     """Improve ``start`` until proven best: first the largest rank sum, then the largest chunk."""
-    deadline = time.monotonic() + time_limit_s
+    begin = time.monotonic()
     model = _Model(problem)
-    best, rank_bound = _improve(problem, model, start, "rank", np.inf, deadline)
+    best, rank_bound = _improve(problem, model, start, "rank", np.inf, begin + RANK_SHARE * time_limit_s)
     rank_s = _score(problem, best, "rank")
     if best is None or not np.isfinite(rank_s):
         return Solved(placement=None, rank_bound_s=rank_bound, chunk_bound_s=0.0)
-    best, chunk_bound = _improve(problem, model, best, "chunk", rank_s, deadline)
+    best, chunk_bound = _improve(problem, model, best, "chunk", rank_s, begin + time_limit_s)
     assert best is not None  # it started from one
     return Solved(placement=best, rank_bound_s=min(rank_bound, rank_s), chunk_bound_s=chunk_bound)
 
@@ -79,21 +80,13 @@ def _simple_bound(problem: LayerProblem, goal: str) -> float:
     return max(problem.mean_rank_s, single) if goal == "rank" else max(single, fastest.sum() / problem.stages)
 
 
-def _runs(problem: LayerProblem) -> list[slice]:
-    """Runs of decoder layers equal in every figure."""
-    items = problem.items
-    table = np.concatenate([items.seconds, items.static_bytes[None], items.activation_bytes])[:, items.decoder]
-    edges = [0, *(np.nonzero((np.diff(table, axis=1) != 0).any(axis=0))[0] + 1).tolist(), table.shape[1]]
-    return [slice(1 + a, 1 + b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
-
 class _Model:
     """The constraints that do not depend on what is asked; ``solve`` adds the bound to beat and its cuts."""
 
     def __init__(self, problem: LayerProblem) -> None:
         self.problem = problem
         self.scale = problem.mean_rank_s
-        self.runs = _runs(problem)
+        self.runs = equal_runs(problem)
         runs, stages, options = len(self.runs), problem.stages, len(problem.items.options)
         self.n = np.arange(runs * stages * options).reshape(runs, stages, options)
         self.f = self.n.size + np.arange(runs * stages).reshape(runs, stages)

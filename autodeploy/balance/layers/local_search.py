@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from autodeploy.balance.layers.problem import LayerProblem, Placement, Priced, price
+from autodeploy.balance.layers.problem import LayerProblem, Placement, Priced, equal_runs, price
+
+Found = tuple[tuple[float, float, float], Placement]  # (excess bytes, largest rank sum, largest chunk) of it
+Keys = Callable[[Priced, float], np.ndarray]
 
 MAX_MOVES = 400
 MTP_STAGES_TRIED = 4
+RESTARTS = 60  # for models of many different layers, where the integer program seldom ends in time
+FEW_RUNS = 6  # up to so many runs of equal layers the integer program needs no help
+SHAKES = 4  # random moves before each restart
 
 
-def search_locally(problem: LayerProblem) -> Placement:
+def search_locally(problem: LayerProblem, seed: int = 0) -> Placement:
     """The best placement found from even starts, for the likeliest MTP stages; may not fit (excess > 0)."""
-    found = [_descend(problem, mtp_stage) for mtp_stage in problem.mtp_stages[:MTP_STAGES_TRIED] or (-1,)]
-    return min(found, key=lambda item: item[0])[1]
+    mtp_stages = problem.mtp_stages[:MTP_STAGES_TRIED] or (-1,)
+    found = [_descend(problem, _even(problem, stage), stage) for stage in mtp_stages]
+    best = min(found, key=lambda item: item[0])
+    if len(equal_runs(problem)) > FEW_RUNS:
+        best = _restart(problem, best, np.random.default_rng(seed))
+    return best[1]
 
 
-def _descend(problem: LayerProblem, mtp_stage: int) -> tuple[tuple[float, ...], Placement]:
-    """Steepest descent: first the largest rank sum, then, that kept, the largest chunk."""
-    open_stages = problem.stages if mtp_stage < 0 else mtp_stage + 1  # no layer may follow the MTP modules
+def _even(problem: LayerProblem, mtp_stage: int) -> np.ndarray:
     counts = np.zeros(problem.stages, dtype=np.int64)
-    edges = np.linspace(0, problem.items.num_layers, open_stages + 1).round().astype(np.int64)
-    counts[:open_stages] = np.diff(edges)
+    edges = np.linspace(0, problem.items.num_layers, _open_stages(problem, mtp_stage) + 1).round().astype(np.int64)
+    counts[: len(edges) - 1] = np.diff(edges)
+    return counts
+
+
+def _open_stages(problem: LayerProblem, mtp_stage: int) -> int:
+    return problem.stages if mtp_stage < 0 else mtp_stage + 1  # no layer may follow the MTP modules
+
+
+def _restart(problem: LayerProblem, best: Found, rng: np.random.Generator) -> Found:
+    """Descend again from the best placement shaken by a few random moves."""
+    for _ in range(RESTARTS):
+        counts = np.array(best[1].counts)
+        for _ in range(SHAKES):
+            moves = _neighbours(counts, _open_stages(problem, best[1].mtp_stage))
+            counts = moves[rng.integers(len(moves))] if len(moves) else counts
+        best = min(best, _descend(problem, counts, best[1].mtp_stage), key=lambda item: item[0])
+    return best
+
+
+def _descend(problem: LayerProblem, counts: np.ndarray, mtp_stage: int) -> Found:
+    """Steepest descent: first the largest rank sum, then, that kept, the largest chunk."""
     limit = -np.inf
     for keys in (_rank_keys, _chunk_keys):
-        counts, limit = _walk(problem, counts, mtp_stage, open_stages, keys, limit)
+        counts, limit = _walk(problem, counts, mtp_stage, keys, limit)
     priced = price(problem, counts[None], mtp_stage, rank_limit_s=limit)
     key = (float(priced.excess_bytes[0]), float(priced.rank_s.max()), float(priced.chunk_s.max()))
     options = tuple(int(o) for o in priced.options[0])
     return key, Placement(counts=tuple(int(c) for c in counts), mtp_stage=mtp_stage, options=options)
 
 
-def _walk(problem, counts, mtp_stage, open_stages, keys, limit):  # type: ignore[no-untyped-def]
+def _walk(
+    problem: LayerProblem, counts: np.ndarray, mtp_stage: int, keys: Keys, limit: float
+) -> tuple[np.ndarray, float]:
+    """(counts where no move helps, its largest rank sum)."""
+    open_stages = _open_stages(problem, mtp_stage)
     best = keys(price(problem, counts[None], mtp_stage, rank_limit_s=limit), limit)[:, 0]
     for _ in range(MAX_MOVES):
         moves = _neighbours(counts, open_stages)

@@ -160,3 +160,11 @@ def largest(problem: LayerProblem, placement: Placement) -> tuple[float, float, 
     """(excess bytes, largest rank sum, largest chunk) of one placement."""
     priced = price(problem, np.array([placement.counts]), placement.mtp_stage, np.array(placement.options))
     return float(priced.excess_bytes[0]), float(priced.rank_s.max()), float(priced.chunk_s.max())
+
+
+def equal_runs(problem: LayerProblem) -> list[slice]:
+    """Runs of decoder layers equal in every figure, as slices of the items."""
+    items = problem.items
+    table = np.concatenate([items.seconds, items.static_bytes[None], items.activation_bytes])[:, items.decoder]
+    edges = [0, *(np.nonzero((np.diff(table, axis=1) != 0).any(axis=0))[0] + 1).tolist(), table.shape[1]]
+    return [slice(1 + a, 1 + b) for a, b in zip(edges[:-1], edges[1:], strict=True)]

@@ -1,0 +1,45 @@
+"""A data plan as plain data: the JSON of ``balance data`` and its rows, one a document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autodeploy.balance.data.cost import SampleCost
+from autodeploy.balance.data.gradient import GradientEffect
+from autodeploy.balance.data.rearrange import DataPlan
+
+SCHEMA = "autodeploy.balance/1"
+DOCUMENT_COLUMNS = ("document", "sample", "batch", "rank", "micro_batch", "place")
+
+
+def plan_to_dict(plan: DataPlan, cost: SampleCost, effect: GradientEffect) -> dict[str, Any]:
+    """``plan.order[b][r][j]``: samples of batch b, rank r, micro-batch j; ``sample_of_document`` maps into them."""
+    samples = plan.samples
+    return {
+        "schema": SCHEMA, "kind": "data", "before": plan.before.to_dict(), "after": plan.after.to_dict(),
+        "plan": {
+            "documents": int(samples.of_document.size), "samples": int(samples.tokens.size),
+            "batches": len(plan.order), "ranks": plan.shape.ranks, "ep_ranks": plan.shape.ep_ranks,
+            "micro_batches": int(plan.order.shape[2]), "micro_batch": plan.shape.micro_batch,
+            "cost": {
+                "alpha_s_per_token": cost.alpha_s_per_token, "beta_s_per_token2": cost.beta_s_per_token2,
+                "gamma_s": cost.gamma_s, "fit_error_frac": cost.fit_error_frac,
+            },
+            "gradient_unchanged": effect.unchanged, "gradient_changes": list(effect.changes),
+            "order": [
+                [[[int(i) for i in slot if i >= 0] for slot in rank] for rank in batch] for batch in plan.order.tolist()
+            ],
+            "sample_of_document": samples.of_document.tolist(),
+        },
+    }
+
+
+def document_table(plan: DataPlan) -> np.ndarray:
+    """int64 [D, 6] in the order of DOCUMENT_COLUMNS: where each document goes."""
+    batch, rank, micro_batch, place = np.nonzero(plan.order >= 0)
+    where = np.empty((plan.samples.tokens.size, 4), dtype=np.int64)
+    where[plan.order[batch, rank, micro_batch, place]] = np.stack([batch, rank, micro_batch, place], axis=1)
+    sample = plan.samples.of_document
+    return np.column_stack([np.arange(sample.size), sample, where[sample]])

@@ -1,0 +1,119 @@
+"""``autodeploy balance layers``: layers, embedding, MTP modules and head to virtual stages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from autodeploy.balance.layers import BalanceOptions, LayerItems, LayerPlan, balance_layers, move_mtp_embedding
+from autodeploy.balance.layers import parse_layout as parse
+from autodeploy.balance.layers.costs import read_items
+from autodeploy.balance.layers.mindspeed import mindspeed_layers
+from autodeploy.balance.layers.report import STAGE_COLUMNS, plan_to_dict, stage_rows
+from autodeploy.cli.output import check_format, check_writable, emit, render
+from autodeploy.errors import InputError
+
+GIB = 2**30
+
+
+def layers(
+    costs: Annotated[Path | None, typer.Option(help="Item costs: YAML, JSON or CSV.")] = None,
+    pp: Annotated[int, typer.Option("--pp", help="Pipeline ranks.")] = 1,
+    vpp: Annotated[int, typer.Option("--vpp", help="Virtual stages of each rank.")] = 1,
+    micro_batches: Annotated[int, typer.Option(help="Micro-batches a step; 0: 2 x PP.")] = 0,
+    group: Annotated[int, typer.Option(help="Micro-batch group of the interleaved schedule; 0: PP.")] = 0,
+    memory_cap: Annotated[float, typer.Option(help="GiB of a card for what the items need; 0: no cap.")] = 0.0,
+    mtp_apart: Annotated[bool, typer.Option(help="MTP modules may sit apart from the head.")] = True,
+    mtp_embedding_first: Annotated[bool, typer.Option(help="Prescribe the MTP embedding on the first stage.")] = False,
+    before: Annotated[str, typer.Option(help="The layout now, Megatron notation; default equal slots.")] = "",
+    timeout: Annotated[float, typer.Option(help="Seconds for the integer program.")] = 10.0,
+    output_format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
+) -> None:
+    """Balance pipeline stages: the least (largest rank sum, then largest chunk) that fits every rank's memory."""
+    check_format(output_format)
+    check_writable("--output", output)
+    if costs is None:
+        raise InputError("--costs", None, "a YAML, JSON or CSV file of item costs")
+    options = BalanceOptions(
+        micro_batches=micro_batches, micro_batch_group=group, mtp_apart=mtp_apart, time_limit_s=timeout,
+        memory_cap_bytes=memory_cap * GIB if memory_cap else float("inf"), before=parse(before) if before else (),
+    )
+    items = read_items(costs)
+    text, feasible = run_layers(items, pp, vpp, options, mtp_embedding_first, output_format)
+    emit(text, output)
+    if not feasible:
+        raise typer.Exit(3)
+
+
+def run_layers(
+    items: LayerItems, pp: int, vpp: int, options: BalanceOptions, mtp_embedding_first: bool, output_format: str
+) -> tuple[str, bool]:
+    """(rendered result, whether it fits): the seam for items priced from MODEL STRATEGY --hardware."""
+    plan = balance_layers(move_mtp_embedding(items) if mtp_embedding_first else items, pp, vpp, options)
+    return _render(plan, output_format), plan.feasible
+
+
+def _render(plan: LayerPlan, output_format: str) -> str:
+    return render(output_format, plan_to_dict(plan), lambda: _as_table(plan), lambda: _as_csv(plan))
+
+
+def _as_csv(plan: LayerPlan) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, STAGE_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(stage_rows(plan))
+    return text.getvalue()
+
+
+def _as_table(plan: LayerPlan) -> str:
+    text = io.StringIO()
+    console = Console(file=text, width=120)
+    console.print(_summary(plan))
+    console.print(_stages(plan))
+    console.print("\n".join(_closing_lines(plan)), soft_wrap=True, highlight=False, markup=False)
+    return text.getvalue()
+
+
+def _summary(plan: LayerPlan) -> Table:
+    table = Table(title=f"PP{plan.problem.pp} VPP{plan.problem.vpp}, {plan.method}")
+    for name in ("", "before", "after"):
+        table.add_column(name, justify="left" if not name else "right")
+    before, after = plan.before, plan.after
+    table.add_row("largest rank sum, s", f"{before.largest_rank_s:.6g}", f"{after.largest_rank_s:.6g}")
+    table.add_row("over the mean", f"{before.rank_imbalance:.4f}", f"{after.rank_imbalance:.4f}")
+    table.add_row("largest chunk, s", f"{before.largest_chunk_s:.6g}", f"{after.largest_chunk_s:.6g}")
+    table.add_row("over the mean", f"{before.chunk_imbalance:.4f}", f"{after.chunk_imbalance:.4f}")
+    table.add_row("largest rank, GiB", f"{before.rank_bytes.max() / GIB:.2f}", f"{after.rank_bytes.max() / GIB:.2f}")
+    return table
+
+
+def _stages(plan: LayerPlan) -> Table:
+    table = Table(title="Stages after")
+    for name in ("stage", "rank", "chunk", "holds", "recompute", "chunk s", "rank s", "rank GiB"):
+        table.add_column(name, justify="left" if name in ("holds", "recompute") else "right")
+    for row in stage_rows(plan):
+        table.add_row(
+            str(row["stage"]), str(row["rank"]), str(row["chunk"]), row["holds"], row["recompute"],
+            f"{row['chunk_s']:.5g}", f"{row['rank_s']:.5g}", f"{row['rank_bytes'] / GIB:.2f}",
+        )
+    return table
+
+
+def _closing_lines(plan: LayerPlan) -> list[str]:
+    if not plan.feasible:
+        return [f"Nothing fits: {plan.not_launchable_because}; raise --memory-cap or give a recompute option."]
+    proven = "No placement is better." if plan.exact else (
+        f"Not proven best: at most {plan.rank_gap_frac:.2%} (rank sum) and {plan.chunk_gap_frac:.2%} (chunk) above it."
+    )
+    if not plan.launchable:
+        return [proven, f"Not launchable: {plan.not_launchable_because}.", f"Layout: {plan.after.layout}"]
+    mindspeed = mindspeed_layers(plan)
+    written = " ".join(f"{name} {value}" for name, value in mindspeed.arguments.items()) or mindspeed.reason
+    return [proven, f"Megatron: --pipeline-model-parallel-layout '{plan.after.layout}'", f"MindSpeed: {written}"]
