@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from autodeploy.accuracy.loader import Run
 from cost_models.strategies import RECOMPUTE_MODULES, recompute_mask
 
-# torchtitan's selective policy saves attention and every second matrix product (torchtitan, activation checkpoint "op"):
-# of a Llama layer's products k, o and w3 run again, 0.365 of their FLOPs. No module mask says so; full recompute of that
-# share of the layers spends the same time.
+# torchtitan's selective policy saves attention and every second matrix product (torchtitan, activation checkpoint
+# "op"): of a Llama layer's products k, o and w3 run again, 0.365 of their FLOPs. No module mask says so; full recompute
+# of that share of the layers spends the same time.
 TORCHTITAN_SELECTIVE_FRAC = 0.365
 
 WORDS: dict[str, tuple[str, ...]] = {
