@@ -73,7 +73,7 @@ class FeedForward:
     experts: int = 0
     top_k: int = 0
     shared_width: int = 0  # summed over shared experts
-    router_bias: bool = False  # a trained bias of the router (gpt-oss); load-balancing biases are no parameters
+    router_bias: bool = False  # a bias per expert: trained (gpt-oss) or moved by the load balancer (DeepSeek-V3)
     shared_gate: bool = False  # a learned h -> 1 gate on the shared expert (Qwen)
     router_groups: int = 0  # node-limited / group-limited routing: groups of experts
     router_top_groups: int = 0

@@ -1,7 +1,8 @@
 """How many parameters a model, a layer and a pipeline stage hold, in three buckets by how they are sharded.
 
 Whole numbers, exact: norms and biases included. h hidden, a query heads, g KV heads, d head dim, f width, E experts.
-The buckets and their divisors are Megatron's (Megatron-Bridge PR 3744): TP-sharded / TP, replicated / 1, routed / (EP x ETP).
+The buckets and their divisors are Megatron's (Megatron-Bridge PR 3744): TP-sharded / TP, replicated / 1,
+routed experts / (EP x ETP).
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ def _mla(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
 
 
 def _gated_delta(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Gated delta net: q, k, v, z and two scalars per value head; short convolution. Source: Qwen3-Next modelling code."""
+    """Gated delta net: q, k, v, z, two scalars per value head, short convolution. Source: Qwen3-Next modelling code."""
     keys, values, heads = a.query_heads * a.head_dim, a.value_heads * a.v_head_dim, a.value_heads
     sharded = h * (2 * keys + 2 * values + 2 * heads) + (2 * keys + values) * a.conv_kernel + 2 * heads + values * h
     return LayerParameters(sharded, _norm(a.v_head_dim, norm_bias))
 
 
 def _lightning(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Lightning attention: q, k, v, output gate and output of full width, one norm. Source: MiniMax-Text-01 modelling code."""
+    """Lightning attention: q, k, v, output gate, output, one norm. Source: MiniMax-Text-01 modelling code."""
     keys = a.query_heads * a.head_dim
     values = (a.value_heads or a.query_heads) * a.v_head_dim
     return LayerParameters(h * (2 * keys + 2 * values) + values * h, _norm(values, norm_bias))
@@ -204,7 +205,8 @@ def stage_parameters(model: ModelSpec, layers_per_stage: Sequence[int], *, tp: i
     With more than one stage the last one holds its own copy of a tied embedding. ``tp`` > 1 pads the vocabulary.
     """
     if sum(layers_per_stage) != model.num_layers:
-        raise ConfigError("layers_per_stage", list(layers_per_stage), f"whole numbers that sum to {model.num_layers} layers")
+        allowed = f"whole numbers that sum to {model.num_layers} layers"
+        raise ConfigError("layers_per_stage", list(layers_per_stage), allowed)
     vocab = padded_vocab(model.vocab, tp) if tp > 1 else model.vocab
     by_kind = [layer_parameters(kind, model.hidden, model.norm_bias) for kind in model.kinds]
     sequence, start = model.layer_sequence(), 0
