@@ -48,44 +48,37 @@ def report_tables(report: Report) -> list[Table]:
     return tables
 
 
+GROUP_COLUMNS = ("group", "runs", "timed", "MAPE", "median", "p90", "bias", "fitted", "held out", "memory", "tau")
+TARGET_COLUMNS = ("target", "figure", "rows", "value", "reach", "")
+
+
+def group_cells(name: str, figures: dict[str, Any]) -> tuple[str, ...]:
+    """One line of the table by group."""
+    tau = figures["rank_tau"] if figures["rank_tau"] is not None else figures["rate_tau"]
+    counts = (name, str(figures["runs"]), str(figures["timed"]))
+    errors = tuple(percent(figures[key]) for key in ("time_mape", "time_median_ape", "time_p90_ape"))
+    parts = tuple(percent(figures[key]["time_mape"]) for key in ("fitted_families", "held_out_families"))
+    bias = percent(figures["time_mean_error"], signed=True)
+    return (*counts, *errors, bias, *parts, percent(figures["memory_mape"]), _score(tau))
+
+
+def target_cells(status: TargetStatus) -> tuple[str, ...]:
+    """One line of the table of targets."""
+    target = status.target
+    value, limit = percent(status.value), f"{target.limit:.1%}"
+    if "tau" in target.metric:
+        value, limit = _score(status.value), f"{target.limit:g}"
+    reach = f"{'>=' if target.at_least else '<='} {limit}"
+    return (target.name, target.metric, str(status.rows), value, reach, "met" if status.met else "missed")
+
+
 def _group_table(title: str, groups: dict[str, dict[str, Any]]) -> Table:
-    columns = ("group", "runs", "timed", "MAPE", "median", "p90", "bias", "fitted", "held out", "memory", "tau")
-    rows = []
-    for name, figures in groups.items():
-        tau = figures["rank_tau"] if figures["rank_tau"] is not None else figures["rate_tau"]
-        rows.append(
-            (
-                name,
-                str(figures["runs"]),
-                str(figures["timed"]),
-                percent(figures["time_mape"]),
-                percent(figures["time_median_ape"]),
-                percent(figures["time_p90_ape"]),
-                percent(figures["time_mean_error"], signed=True),
-                percent(figures["fitted_families"]["time_mape"]),
-                percent(figures["held_out_families"]["time_mape"]),
-                percent(figures["memory_mape"]),
-                _score(tau),
-            )
-        )
-    return _table(title, columns, rows)
+    return _table(title, GROUP_COLUMNS, [group_cells(name, figures) for name, figures in groups.items()])
 
 
 def target_table(statuses: Sequence[TargetStatus]) -> Table:
-    rows = []
-    for status in statuses:
-        target = status.target
-        sign = ">=" if target.at_least else "<="
-        value, limit = percent(status.value), f"{target.limit:.1%}"
-        if "tau" in target.metric:
-            value, limit = _score(status.value), f"{target.limit:g}"
-        rows.append(
-            (target.name, target.metric, str(status.rows), value, f"{sign} {limit}", "met" if status.met else "missed")
-        )
-    met = sum(status.met for status in statuses)
-    return _table(
-        f"Targets: {met} of {len(statuses)} met", ("target", "metric", "rows", "value", "reach", ""), rows, left=2
-    )
+    title = f"Targets: {sum(status.met for status in statuses)} of {len(statuses)} met"
+    return _table(title, TARGET_COLUMNS, [target_cells(status) for status in statuses], left=2)
 
 
 def summary(report: Report) -> str:

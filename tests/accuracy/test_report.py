@@ -14,7 +14,6 @@ from autodeploy.accuracy.predict import predict
 from autodeploy.accuracy.residuals import residuals, worst
 from autodeploy.accuracy.targets import TARGETS, target_status
 from autodeploy.errors import InputError
-
 from tests.accuracy.conftest import fake_evaluate
 
 RUN_KEYS = {
