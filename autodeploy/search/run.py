@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autodeploy.search.candidates import Candidates, objective, price
+from autodeploy.search.candidates import Candidates, best_first, objective, price
 from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
 from autodeploy.search.request import Evaluate, Progress, SearchRequest, SimulateBatch
@@ -64,7 +64,9 @@ def search(
     refined, refine_s, timed_out = 0, 0.0, screened.timed_out
     if request.method == "auto" and not timed_out:
         began = time.monotonic()
-        pool, refined, timed_out = _refine_around(request, pool, evaluate, valid, refiner, deadline, progress)
+        pool, refined, timed_out = _refine_around(
+            request, pool, shortlist.almost, evaluate, valid, refiner, deadline, progress
+        )
         refine_s = time.monotonic() - began
     ranking = _rank(request, pool, evaluate, refiner if request.method == "auto" else None)
     cost = evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
@@ -74,22 +76,24 @@ def search(
 def _refine_around(
     request: SearchRequest,
     pool: Candidates,
+    almost: Candidates,
     evaluate: Evaluate,
     valid: Callable[[SearchRequest, StrategyBatch], np.ndarray],
     refiner: SimulateBatch | None,
     deadline: float | None,
     progress: Progress | None,
 ) -> tuple[Candidates, int, bool]:
-    """The pool and what a study finds around the best of it."""
-    from autodeploy.search.candidates import best_first
+    """The pool and what a study finds around the best of it, and around what is faster still and almost fits."""
     from autodeploy.search.moves import free_moves, landscape_around
     from autodeploy.search.refine import refine
 
     if request.trials == 0:
         return pool, 0, False
     best = pool.take(best_first(pool)[:REFINED_STRATEGIES])
+    faster = almost.take(almost.score < best.score[-1])
+    origins = Candidates.concatenate([best, faster.take(best_first(faster)[: REFINED_STRATEGIES // 2])])
     landscape = landscape_around(
-        best.batch, request.workload.global_batch, lambda batch: valid(request, batch), **free_moves(request.axes)
+        origins.batch, request.workload.global_batch, lambda batch: valid(request, batch), **free_moves(request.axes)
     )
     found = refine(
         request, landscape, _pricer(request, evaluate, refiner), deadline=deadline, progress=progress

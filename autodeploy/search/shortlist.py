@@ -12,16 +12,19 @@ from autodeploy.search.candidates import Candidates, best_first, group_key
 VARIANTS_PER_GROUP = 3
 GROUPS = 512
 MISSES = 64
+ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or offload to be worth trying
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortlist:
-    """The best variants of the best groups, the best whatever the group, the front, and the nearest misses."""
+    """The best variants of the best groups, the best whatever the group, the front, the nearest misses, and what would be
+    fast if it fitted."""
 
     groups: Candidates
     overall: Candidates
     front: Candidates
     misses: Candidates
+    almost: Candidates
     priced: int
     feasible: int
 
@@ -31,19 +34,22 @@ class Shortlist:
             overall=_first(Candidates.concatenate([self.overall, other.overall]), top),
             front=pareto_front(Candidates.concatenate([self.front, other.front])),
             misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
+            almost=best_of_groups(Candidates.concatenate([self.almost, other.almost]), variants=1, groups=MISSES),
             priced=self.priced + other.priced,
             feasible=self.feasible + other.feasible,
         )
 
 
-def shorten(candidates: Candidates, top: int) -> Shortlist:
+def shorten(candidates: Candidates, top: int, cap_bytes: float) -> Shortlist:
     """Shortlist of one priced batch."""
     fitting = candidates.take(candidates.feasible)
+    near = ~candidates.feasible & (candidates.reserved_bytes <= (1 + ALMOST_FRAC) * cap_bytes)
     return Shortlist(
         groups=best_of_groups(fitting),
         overall=_first(fitting, top),
         front=pareto_front(fitting),
         misses=nearest_misses(candidates.take(~candidates.feasible)),
+        almost=best_of_groups(candidates.take(near), variants=1, groups=MISSES),
         priced=len(candidates),
         feasible=len(fitting),
     )

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from autodeploy.errors import InputError
+from autodeploy.search.rank import identities
+from autodeploy.search.request import METHODS, OBJECTIVES
+from autodeploy.search.run import SearchResult, search
+from tests.search import fakes
+
+
+def run(**changes: object) -> SearchResult:
+    parts = {name: changes.pop(name) for name in ("refiner",) if name in changes}
+    request = fakes.request(**changes)
+    return search(request, evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, **parts)  # type: ignore[arg-type]
+
+
+def best(result: SearchResult) -> float:
+    assert result.ranking is not None
+    return float(result.ranking.candidates.step_s[0])
+
+
+def test_exhaustive_finds_the_best_of_the_space() -> None:
+    result = run()
+    assert result.ranking is not None
+    assert result.enumerated == result.counts.core and 0 < result.feasible < result.enumerated
+    everything = run(all_variants=True, top=10**6)
+    assert everything.ranking is not None
+    assert len(everything.ranking.candidates) == result.feasible
+    assert best(result) == best(everything) == everything.ranking.candidates.step_s.min()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_returns_what_fits_in_order(method: str) -> None:
+    result = run(method=method, trials=64)
+    assert result.ranking is not None and result.ranking.candidates.feasible.all()
+    assert list(result.ranking.candidates.score) == sorted(result.ranking.candidates.score)
+    assert result.refined == (0 if method == "exhaustive" else 64)
+    assert best(result) <= 1.2 * best(run())
+
+
+def test_auto_is_never_worse_than_the_screen_and_finds_the_finer_moves() -> None:
+    swapping = run(method="auto", trials=200)
+    assert best(swapping) <= best(run())
+    assert swapping.ranking is not None
+    assert swapping.ranking.candidates.batch.offload_frac.max() > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_seed_gives_the_same_answer(method: str) -> None:
+    first, second = (run(method=method, trials=64, seed=7) for _ in range(2))
+    assert first.ranking is not None and second.ranking is not None
+    assert identities(first.ranking.candidates) == identities(second.ranking.candidates)
+
+
+def test_workers_do_not_change_the_answer() -> None:
+    alone, pool = run(), run(workers=2)
+    assert alone.ranking is not None and pool.ranking is not None
+    assert identities(alone.ranking.candidates) == identities(pool.ranking.candidates)
+    assert (alone.enumerated, alone.feasible) == (pool.enumerated, pool.feasible)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_rank_by_what_they_say(name: str) -> None:
+    result = run(objective=name)
+    assert result.ranking is not None
+    candidates = result.ranking.candidates
+    if name == "memory":
+        assert list(candidates.reserved_bytes) == sorted(candidates.reserved_bytes)
+    else:
+        assert list(candidates.step_s) == sorted(candidates.step_s)
+    if name == "pareto":
+        assert list(candidates.reserved_bytes) == sorted(candidates.reserved_bytes, reverse=True)
+
+
+def test_several_numbers_of_cards_are_groups_of_their_own() -> None:
+    result = run(devices=(8, 16), objective="cost")
+    assert result.ranking is not None
+    assert set(result.ranking.candidates.batch.devices.tolist()) == {8, 16}
+
+
+def test_the_simulator_decides_where_it_answers() -> None:
+    def backwards(model: object, hardware: object, workload: object, batch: object) -> np.ndarray:
+        return 10.0 - fakes.evaluate(model, hardware, workload, batch).step_s  # type: ignore[arg-type]
+
+    result = run(method="auto", trials=32, refiner=backwards)
+    assert result.ranking is not None
+    assert list(result.ranking.simulated_s) == sorted(result.ranking.simulated_s)
+    assert np.allclose(result.ranking.simulated_s, 10.0 - result.ranking.screened_s)
+
+
+def test_a_simulator_may_decline() -> None:
+    result = run(method="auto", trials=32, refiner=lambda *case: None)
+    assert result.ranking is not None and np.isnan(result.ranking.simulated_s).all()
+
+
+def test_nothing_fits_names_the_nearest_and_a_remedy() -> None:
+    small = dataclasses.replace(fakes.HARDWARE.device, usable_bytes=1.5 * fakes.GIB)
+    result = run(hardware=dataclasses.replace(fakes.HARDWARE, device=small))
+    assert result.ranking is None and result.feasible == 0
+    assert result.misses and result.misses[0].short_by_bytes > 0
+    assert "offloaded" in result.misses[0].fix
+    short = [miss.short_by_bytes for miss in result.misses]
+    assert short == sorted(short)
+
+
+def test_an_empty_space_is_an_answer() -> None:
+    result = run(axes={"tp": (64,)})
+    assert result.ranking is None and not result.misses and result.counts.rejected["cards-divide"] == 9
+
+
+def test_a_timeout_ranks_what_was_found() -> None:
+    result = run(timeout_s=1e-9)
+    assert result.timed_out and result.enumerated > 0
+
+
+def test_a_study_in_a_storage_goes_on(tmp_path: object) -> None:
+    url = f"sqlite:///{tmp_path}/study.sqlite"
+    for expected in (40, 80):
+        run(method="tpe", trials=40, storage=url, study="twin")
+        import optuna
+
+        assert len(optuna.load_study(study_name="twin", storage=url).trials) == expected
+
+
+def test_a_storage_that_cannot_be_opened_is_bad_input() -> None:
+    with pytest.raises(InputError, match="--storage"):
+        run(method="tpe", storage="nonsense://nowhere", study="twin")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("method", "magic"), ("objective", "beauty"), ("top", 0), ("trials", -1), ("workers", 0), ("timeout_s", 0.0), ("devices", ())],
+)
+def test_bad_requests_are_named(field: str, value: object) -> None:
+    with pytest.raises(InputError, match="--"):
+        fakes.request(**{field: value})
