@@ -300,6 +300,7 @@ class SoftwareStack:
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
     cuda_graphs: bool = False
+    launch_blocking: bool = False  # CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues each kernel
     compiled: bool = False  # torch.compile or equivalent
     dropout: bool = False
     forced_balance: bool = False  # routing forced to be balanced, or padded to capacity 1

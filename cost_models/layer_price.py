@@ -202,10 +202,15 @@ def _add_host(column: _Column, hardware: HardwareProfile, workload: Workload) ->
         per_kernel = 0.5 * per_kernel
     host = FAMILY_INDEX["host"]
     issue = per_kernel * column.forward_kernels
-    column.forward[:, host] += np.maximum(issue - column.forward.sum(axis=1), 0.0)
     again = column.recompute.sum(axis=2)
     share = again / np.maximum(column.forward.sum(axis=1), 1e-12)[:, None]
-    column.recompute[:, :, host] += np.maximum(issue * share - again, 0.0)
     busy = column.backward_input.sum(axis=1) + column.backward_weight.sum(axis=1)
     issue_back = per_kernel * hardware.overheads.backward_host_frac * column.backward_kernels
-    column.backward_input[:, host] += np.maximum(issue_back - busy, 0.0)
+    blocking = workload.stack.launch_blocking
+
+    def waits(issue_s: F64, busy_s: F64) -> F64:
+        return issue_s if blocking else np.maximum(issue_s - busy_s, 0.0)
+
+    column.recompute[:, :, host] += waits(issue * share, again)
+    column.forward[:, host] += waits(issue, column.forward.sum(axis=1))
+    column.backward_input[:, host] += waits(issue_back, busy)

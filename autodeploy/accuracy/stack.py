@@ -77,6 +77,7 @@ def _columns(run: Run) -> dict[str, Any]:
         "compiled": extra.get("torch_compile"),
         "moe_capacity_factor": run.moe_capacity_factor,
         "dropout": _dropout(run),
+        "launch_blocking": True if "cuda_launch_blocking" in extra else None,
         "fused_cross_entropy": True if extra.get("cross_entropy_fusion") else None,
         "forced_balance": True if run.routing in BALANCED_ROUTINGS else None,
         "cuda_graphs": True if run.cuda_graph not in (None, "none") else None,
