@@ -1,4 +1,4 @@
-"""Our model YAML, as a plain mapping, to and from ``ModelSpec``. The fields are explained in README.md beside this file."""
+"""Our model YAML, as a plain mapping, to and from ``ModelSpec``. README.md beside this file explains the fields."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def to_document(model: ModelSpec, source: str = "") -> dict[str, Any]:
     document["attention"] = _halves(mixers)
     if mlps:
         document["feed_forward"] = _halves(mlps)
-    plain = len(model.layers) == 1 and len(mixers) == 1 and len(mlps) <= 1 and None not in _halves_of(model.layers[0][0], mlps)
     entries = [_run_entry(kind, count, mixers, mlps, norms) for kind, count in model.layers]
+    plain = len(entries) == 1 and set(entries[0]) <= {"count"}
     document["layers"] = model.layers[0][1] if plain else _fold(entries)
     if model.mtp_modules or model.mtp_kind:
         document["mtp"] = {"modules": model.mtp_modules}
@@ -126,10 +126,6 @@ def to_document(model: ModelSpec, source: str = "") -> dict[str, Any]:
     if model.notes:
         document["notes"] = list(model.notes)
     return document
-
-
-def _halves_of(kind: LayerKind, mlps: Mapping[Any, str]) -> tuple[Any, ...]:
-    return (kind.attention, kind.feed_forward) if mlps else (kind.attention,)
 
 
 def _mixer_label(attention: Attention) -> str:

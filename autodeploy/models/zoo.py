@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def zoo_document(name: str) -> dict[str, Any]:
     return parse_yaml(path.read_text(encoding="utf-8"), path.name)
 
 
-@lru_cache(maxsize=None)
+@cache
 def zoo_model(name: str) -> ModelSpec:
     """A shipped model by its exact name."""
     from autodeploy.models.document import build_model
@@ -46,4 +46,4 @@ def unknown_name(text: str) -> InputError:
     names = zoo_names()
     close = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
     remedy = f"did you mean {', '.join(close)}?" if close else "`autodeploy models` lists the names"
-    return InputError("MODEL", text, "a zoo name, or the path of a config.json, model YAML or Megatron arguments", remedy)
+    return InputError("MODEL", text, "a zoo name, or the path of a config.json, a YAML or Megatron arguments", remedy)
