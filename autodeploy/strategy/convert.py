@@ -23,9 +23,9 @@ def strategy_to_batch(
     return single(
         layout=layout, tp=s.tp, pp=s.pp, vpp=s.vpp, cp=s.cp, ep=s.ep, etp=s.etp, dp=_data_parallel(s, devices),
         micro_batch=s.micro_batch, micro_batch_group=s.micro_batch_group, zero_stage=s.zero_stage,
-        sequence_parallel=s.sequence_parallel, recompute=recompute_mask(s.recompute), recompute_layers=s.recompute_layers,
-        schedule=s.schedule, dispatcher=s.dispatcher, ep_overlap=bool(s.ep_overlap), offload_frac=s.offload_frac,
-        swap_frac=s.swap_frac,
+        sequence_parallel=s.sequence_parallel, recompute=recompute_mask(s.recompute),
+        recompute_layers=s.recompute_layers, schedule=s.schedule, dispatcher=s.dispatcher,
+        ep_overlap=bool(s.ep_overlap), offload_frac=s.offload_frac, swap_frac=s.swap_frac,
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ def check(
     *,
     devices: int | None = None,
     soft: bool = False,
+    among: tuple[Rule, ...] = RULES,
 ) -> I64:
     """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``."""
     case = Case(
@@ -36,7 +37,7 @@ def check(
     )
     codes = np.zeros(len(batch), dtype=np.int64)
     for code, rule in enumerate(RULES, start=1):
-        if rule.holds_for(backend) and (soft or not rule.soft):
+        if rule in among and rule.holds_for(backend) and (soft or not rule.soft):
             codes[(codes == OK) & rule.broken(case)] = code
     return codes
 

@@ -60,7 +60,7 @@ def _foreign_dedup(case: Case) -> Bool:
 FEATURE_RULES = (
     Rule(
         name="zero-backend",
-        text="the back end does not shard to this ZeRO stage here; ZeRO-2 and 3 with PP above 1 need Megatron-FSDP or torchtitan",
+        text="the back end lacks this ZeRO stage here (2 and 3 with PP above 1 need Megatron-FSDP or torchtitan)",
         remedy="use ZeRO-1 (the distributed optimizer); torchtitan starts at ZeRO-2",
         broken=_zero,
     ),

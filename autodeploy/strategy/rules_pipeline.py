@@ -115,7 +115,7 @@ PIPELINE_RULES = (
     ),
     Rule(
         name="micro-batch-group",
-        text="interleaved runs micro-batches in groups of G with PP <= G <= m, and m % G either 0 or at least PP (case 60)",
+        text="interleaved runs micro-batches in groups of G: PP <= G <= m, and m % G is 0 or at least PP (case 60)",
         remedy="choose such a G (G5 for 10 micro-batches over PP4), or another batch",
         broken=_group,
     ),

@@ -10,22 +10,22 @@ from functools import reduce
 import numpy as np
 
 from autodeploy.strategy.rule import Case, Rule
-from cost_models.inputs import Attention, FeedForward
+from cost_models.inputs import Attention, FeedForward, HardwareProfile
 from cost_models.strategies import I64, Bool
 
 RECURRENT = ("gated_delta", "lightning")
 
 
-def node_cards(case: Case) -> int:
+def node_cards(hardware: HardwareProfile | None) -> int:
     """Cards joined by the innermost switch or mesh."""
-    if case.hardware is None:
+    if hardware is None:
         return 1 << 30
-    inner = case.hardware.tiers[0].cards if len(case.hardware.tiers) > 1 else 0
-    return max(case.hardware.cards_per_node, inner)
+    inner = hardware.tiers[0].cards if len(hardware.tiers) > 1 else 0
+    return max(hardware.cards_per_node, inner)
 
 
 def sequence_factor(cp: I64, tp: I64, sequence_parallel: Bool) -> I64:
-    """What the sequence must divide by: CP lcm(2, TP) with context parallel, TP with sequence parallel alone (case 62)."""
+    """What the sequence must divide by: CP lcm(2, TP) with context parallel, TP with sequence parallel alone."""
     tp = np.where(sequence_parallel, tp, 1)
     return np.where(cp > 1, cp * np.lcm(2, tp), tp)
 
@@ -149,7 +149,7 @@ WORLD_RULES = (
         name="tp-in-node",
         text="TP stays inside a node (case 74)",
         remedy="name the TP you want: --tp 16",
-        broken=lambda c: c.batch.tp > node_cards(c),
+        broken=lambda c: c.batch.tp > node_cards(c.hardware),
         soft=True,
     ),
     Rule(

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.inputs import (
+    COLLECTIVE_OPS,
+    Attention,
+    AttentionCurve,
+    CollectiveCurve,
+    Device,
+    FeedForward,
+    GemmCurve,
+    GroupedGemmCurve,
+    HardwareProfile,
+    LayerKind,
+    ModelSpec,
+    Tier,
+)
 
 
 def mla(heads: int = 128) -> Attention:
@@ -49,3 +62,29 @@ LLAMA31_405B = dense_model("llama-3.1-405b", 16384, 126, 128, 8, 53248, 128256)
 ALL = (
     PANGU_ULTRA_MOE, PANGU_ULTRA, PANGU_PRO, DEEPSEEK_V3, QWEN3_235B, QWEN3_30B, LLAMA3_70B, LLAMA3_8B, LLAMA31_405B,
 )  # fmt: skip
+
+
+def cluster(
+    *, vendor: str = "ascend", usable_gib: float = 60.96, cards_per_node: int = 8, backend: str = "mindspeed"
+) -> HardwareProfile:
+    """A two-tier machine with round numbers: the rules look at its shape only."""
+    gemm = GemmCurve(efficiency_max_frac=0.7, k_half=0.0, launch_s=5e-6, wave_exponent=0.0, memory_efficiency_frac=0.6)
+    grouped = GroupedGemmCurve(efficiency_max_frac=0.7, rows_half=0.0, launch_s=5e-6, memory_efficiency_frac=0.6)
+    attention = AttentionCurve(
+        forward_efficiency_frac=0.6, backward_efficiency_frac=0.5, seq_half=0.0, tile_half=0.0, launch_s=5e-6
+    )
+    device = Device(
+        name="card", vendor=vendor, peak_flop_per_s={"bf16": 294.9e12}, hbm_bytes=64 * 2.0**30,
+        usable_bytes=usable_gib * 2.0**30, hbm_bandwidth_bytes_per_s=1.6e12, compute_units=20, gemm={"bf16": gemm},
+        grouped_gemm={"bf16": grouped}, attention={"flash2": attention}, memory_bound_frac=0.6, kernel_launch_s=2e-6,
+    )  # fmt: skip
+    curves = {op: CollectiveCurve(latency_s=1e-5, efficiency_frac=0.7) for op in COLLECTIVE_OPS}
+    tiers = (
+        Tier(name="node", cards=cards_per_node, bandwidth_bytes_per_s=196e9, curves=curves),
+        Tier(name="network", cards=1 << 20, bandwidth_bytes_per_s=25e9, curves=curves),
+    )
+    return HardwareProfile(name="cluster", device=device, tiers=tiers, cards_per_node=cards_per_node, backend=backend)
+
+
+ASCEND = cluster()
+NVIDIA = cluster(vendor="nvidia", usable_gib=76.0, backend="megatron")

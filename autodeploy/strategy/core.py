@@ -1,0 +1,158 @@
+"""Core points: TP, CP, EP, ETP, DP and micro-batch of each (PP, VPP) pair, on the cards there are.
+
+Axes: C core points.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autodeploy.strategy.axes import Axes, Between, among
+from autodeploy.strategy.backends import V_SHAPED, Backend
+from autodeploy.strategy.layout import layouts_for, parse_layout
+from autodeploy.strategy.rules import RULES, check
+from autodeploy.strategy.rules_world import WORLD_RULES, node_cards
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.strategies import I64, Bool, Layout, StrategyBatch, single
+
+MAX_VPP = 8  # that a free search tries
+MIN_TOKENS_PER_CP_RANK = 2048  # that a free search leaves to a context-parallel rank (MindSpeed's tuner asks 4K to 8K)
+MICRO_BATCHES = (1, 2, 4, 8)
+PADDING = 1.35  # largest stage x stages over layers: beyond it VPP cuts the model into mostly idle slots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """C core points of one (PP, VPP) pair; arrays [C]."""
+
+    pp: int
+    vpp: int
+    tp: I64
+    cp: I64
+    ep: I64
+    etp: I64
+    dp: I64
+    micro_batch: I64
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def take(self, index: NDArray[np.intp] | Bool | slice) -> Core:
+        arrays = {name: getattr(self, name)[index] for name in ("tp", "cp", "ep", "etp", "dp", "micro_batch")}
+        return replace(self, **arrays)
+
+    def plain(self, layout: Layout, zero_stage: int = 1) -> StrategyBatch:
+        """The points with default options, [C]."""
+        one = single(layout=layout, pp=self.pp, vpp=self.vpp, zero_stage=zero_stage)
+        batch = one.take(np.zeros(len(self), dtype=np.intp))
+        return replace(
+            batch, tp=self.tp, cp=self.cp, ep=self.ep, etp=self.etp, dp=self.dp, micro_batch=self.micro_batch,
+            sequence_parallel=self.tp > 1,
+        )  # fmt: skip
+
+
+def core_points(
+    model: ModelSpec,
+    hardware: HardwareProfile,
+    workload: Workload,
+    devices: int,
+    backend: Backend,
+    axes: Axes,
+    rejected: Counter[str],
+) -> Iterator[Core]:
+    """Core points that the rules of division allow, one (PP, VPP) pair at a time; ``rejected`` counts the others."""
+    for pp in pipeline_sizes(model, devices, axes):
+        for vpp, layout in stage_cuts(model, pp, backend, axes, rejected):
+            core = _grid(model, hardware, workload, devices, axes, pp, vpp)
+            batch = core.plain(layout)
+            codes = check(
+                model, hardware, workload, batch, backend.name, devices=devices, soft=axes.tp is None, among=WORLD_RULES
+            )
+            for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
+                rejected[RULES[code - 1].name] += int(count)
+            core = core.take(codes == 0)
+            if len(core):
+                yield core
+
+
+def divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0] if number < 1 << 14 else _divisors(number)
+
+
+def _divisors(number: int) -> list[int]:
+    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*low, *(number // d for d in low)})
+
+
+def pipeline_sizes(model: ModelSpec, devices: int, axes: Axes) -> list[int]:
+    return among(axes.pp, [pp for pp in divisors(devices) if pp <= model.num_layers + 2])
+
+
+def stage_cuts(
+    model: ModelSpec, pp: int, backend: Backend, axes: Axes, rejected: Counter[str]
+) -> list[tuple[int, Layout]]:
+    """VPP values with a layout. Free: the smallest for each size of the largest stage, and not mostly padding."""
+    named = axes.vpp is not None and not isinstance(axes.vpp, Between)
+    found: dict[int, tuple[int, Layout]] = {}
+    for vpp in among(axes.vpp, range(1, (MAX_VPP if pp > 1 and axes.vpp is None else model.num_layers) + 1)):
+        if vpp > 1 and pp == 1 and not named:
+            continue
+        v_shaped = vpp == 2 and not {"interleaved", "adaptive-pipe"} & set(axes.schedule or backend.search_schedules)
+        if axes.layout is not None and any(axes.layout):
+            layouts = [parse_layout(text, model, pp, vpp) for text in axes.layout if text][:1]
+        else:
+            layouts = layouts_for(model, pp, vpp, backend.name, v_shaped)
+        if not layouts:
+            rejected["layout"] += 1
+            continue
+        largest = int(layouts[0].layers_per_stage.max())
+        padded = largest * pp * vpp > PADDING * (model.num_layers + 2)
+        if named or vpp == 1 or (largest not in found and not padded) or (vpp == 2 and _v_only(backend, axes)):
+            found.setdefault(largest if not named else -vpp, (vpp, layouts[0]))
+    return list(found.values())
+
+
+def _v_only(backend: Backend, axes: Axes) -> bool:
+    return axes.schedule is not None and set(axes.schedule) <= V_SHAPED
+
+
+def _grid(
+    model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, axes: Axes, pp: int, vpp: int
+) -> Core:
+    """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
+    tps = among(axes.tp, _tensor_sizes(model, hardware, devices))
+    experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
+    etps = among(axes.etp, tps if experts else [1])
+    axis = np.meshgrid(
+        tps, among(axes.cp, _context_sizes(workload, devices)), among(axes.ep, divisors(experts) if experts else [1]),
+        etps, among(axes.micro_batch, MICRO_BATCHES), indexing="ij",
+    )  # fmt: skip
+    tp, cp, ep, etp, micro_batch = (a.reshape(-1).astype(np.int64) for a in axis)
+    inner = tp * cp * pp
+    dp = np.where(devices % inner == 0, devices // inner, 0)
+    core = Core(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
+    if axes.etp is None:
+        core = core.take((core.etp == 1) | (core.etp == core.tp))  # experts unsharded, or sharded as attention is
+    if isinstance(axes.dp, Between):
+        core = core.take((core.dp >= axes.dp.low) & (core.dp <= axes.dp.high))
+    elif axes.dp is not None:
+        core = core.take(np.isin(core.dp, axes.dp))
+    return core
+
+
+def _tensor_sizes(model: ModelSpec, hardware: HardwareProfile, devices: int) -> list[int]:
+    """Divisors of the heads, up to one doubling beyond the node (where the rule names them)."""
+    heads = max((k.attention.query_heads for k in model.kinds if k.attention), default=1)
+    return [tp for tp in divisors(heads) if tp <= min(2 * node_cards(hardware), devices)]
+
+
+def _context_sizes(workload: Workload, devices: int) -> list[int]:
+    sizes = [1]
+    while 2 * sizes[-1] <= devices and workload.seq_length >= 2 * sizes[-1] * MIN_TOKENS_PER_CP_RANK:
+        sizes.append(2 * sizes[-1])
+    return sizes
