@@ -137,6 +137,10 @@ def _axes(run: Run, assumed: list[str]) -> dict[str, int]:
         axes[name] = value or 1
     if run.kind == "dense":
         axes.update(ep=1, etp=1)
+    if run.extra.get(
+        "moe_tp_extend_ep"
+    ):  # MindSpeed: the published EP counts groups of TP cards, each with whole experts
+        axes.update(ep=axes["ep"] * tp, etp=1)
     cards = tp * pp * axes["cp"]
     if devices % cards:
         raise InputError("num_devices", devices, f"a multiple of tp x pp x cp = {cards}")
@@ -196,6 +200,8 @@ def _recomputes(run: Run, layers_per_stage: int, assumed: list[str]) -> list[Rec
         return [NONE, FULL]
     if stated.assumed:
         assumed.append(stated.assumed)
+    if run.extra.get("document_mask"):
+        assumed.append("the document mask, whose lengths are not stated, taken as causal")
     return [stated]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from autodeploy.accuracy.loader import Run
 from autodeploy.hardware import load_hardware
 from autodeploy.models.reference import from_reference
-from cost_models.inputs import HardwareProfile, LayerKind, ModelSpec
+from cost_models.inputs import CollectiveCurve, HardwareProfile, LayerKind, ModelSpec
 
 GBIT_BYTES = 1e9 / 8
 
@@ -32,9 +32,10 @@ class Shapes:
 
     def machine(self, run: Run) -> HardwareProfile:
         bandwidth = node_bandwidth_bytes_per_s(run)
-        key = (run.device, run.devices_per_node, bandwidth)
+        in_network = run.extra.get("nccl_nvls") is not False
+        key = (run.device, bandwidth, in_network)
         if key not in self._machines:
-            self._machines[key] = _with_network(load_hardware(run.device), run.devices_per_node, bandwidth)
+            self._machines[key] = _with_network(load_hardware(run.device), bandwidth, in_network)
         return self._machines[key]
 
 
@@ -92,10 +93,16 @@ def node_bandwidth_bytes_per_s(run: Run) -> float | None:
     return float(per_card.group(1)) * GBIT_BYTES if per_card else None
 
 
-def _with_network(profile: HardwareProfile, cards_per_node: int | None, bandwidth: float | None) -> HardwareProfile:
-    """The profile with the bandwidth of every tier outside the innermost domain set to the stated one."""
-    if bandwidth is not None and len(profile.tiers) > 1:
-        inner, *outer = profile.tiers
-        tiers = (inner, *(replace(tier, bandwidth_bytes_per_s=bandwidth) for tier in outer))
-        profile = replace(profile, tiers=tiers)
-    return profile
+def _with_network(profile: HardwareProfile, bandwidth: float | None, in_network: bool) -> HardwareProfile:
+    """The profile with the stated bandwidth on every tier outside the innermost domain, and without reduction in the
+    switches where the row says that it was off."""
+    tiers = profile.tiers
+    if bandwidth is not None:
+        tiers = (tiers[0], *(replace(tier, bandwidth_bytes_per_s=bandwidth) for tier in tiers[1:]))
+    if not in_network:
+        tiers = tuple(replace(tier, curves=_without_in_network(tier.curves)) for tier in tiers)
+    return profile if tiers is profile.tiers else replace(profile, tiers=tiers)
+
+
+def _without_in_network(curves: Mapping[str, CollectiveCurve]) -> dict[str, CollectiveCurve]:
+    return {op: replace(curve, in_network_ranks=0) for op, curve in curves.items()}
