@@ -122,20 +122,18 @@ def overlaps(model: ModelSpec, backend: Backend, axes: Axes, schedule: str, pp: 
 
 
 def layouts(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int, v_shaped: bool) -> list[Layout]:
+    own = layouts_for(model, pp, vpp, backend.name, v_shaped)
     if axes.layout is None:
-        return layouts_for(model, pp, vpp, backend.name, v_shaped)[:LAYOUTS]
-    found = []
-    for text in axes.layout:
-        found += (
-            [parse_layout(text, model, pp, vpp)] if text else layouts_for(model, pp, vpp, backend.name, v_shaped)[:1]
-        )
-    return found
+        return own[: 1 if backend.name == "any" else LAYOUTS]
+    return [layout for text in axes.layout for layout in ([parse_layout(text, model, pp, vpp)] if text else own[:1])]
 
 
 def dispatchers(model: ModelSpec, backend: Backend, axes: Axes) -> list[str]:
     """All-gather is left to those who ask for it: it sends every token to every rank of the group."""
     if axes.dispatcher is not None:
         return list(axes.dispatcher)
+    if not any(kind.feed_forward and kind.feed_forward.is_moe for kind in model.kinds):
+        return ["alltoall"]
     return [name for name in backend.dispatchers if name != "allgather"]
 
 

@@ -111,7 +111,7 @@ def _lower_zero(case: Case) -> Bool:
 DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         name="no-sequence-parallel",
-        text="without sequence parallel the same bytes travel over TP, and norms and residuals are kept and done TP times",
+        text="without sequence parallel as many bytes travel over TP, and norms and residuals are kept TP times",
         where=lambda c: c.batch.sequence_parallel & (c.batch.tp > 1) & (not c.moe),
         step=lambda b, c: replace(b, sequence_parallel=np.zeros(len(b), dtype=bool)),
     ),

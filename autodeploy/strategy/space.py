@@ -7,7 +7,7 @@ Axes: N strategies, C core points, O options of a (PP, VPP) pair.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -22,7 +22,7 @@ from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups, static_floo
 from autodeploy.strategy.rule import Case
 from autodeploy.strategy.rules import RULES, check
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.strategies import DISPATCHER_CODE, I64, SCHEDULE_CODE, Bool, StrategyBatch
+from cost_models.strategies import DISPATCHER_CODE, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
 
 CHUNK = 16384  # strategies in one batch
 
@@ -166,6 +166,7 @@ def _expand(
     base = _valid(request, _with_rows(request, core, rows))
     if not len(base):
         return
+    batches: Iterable[StrategyBatch]
     if request.fits is None or len(ladder) < 2 or not ladder[0].none:
         batches = [_valid(request, _with_ladder(base, ladder))]
     else:
@@ -179,7 +180,7 @@ def _expand(
 def _with_rows(request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]]) -> StrategyBatch:
     """Core points x rows, without relief, [C * O]."""
     table: dict[int, int] = {}
-    layouts = []
+    layouts: list[Layout] = []
     for run, _, _ in rows:
         if id(run.layout) not in table:
             table[id(run.layout)] = len(layouts)
