@@ -12,25 +12,20 @@ import numpy as np
 
 from autodeploy.search.candidates import compact_layouts
 from autodeploy.search.refine import Landscape, Params
+from autodeploy.strategy.axes import Axes
 from cost_models.strategies import RECOMPUTE_BIT, SCHEDULE_CODE, StrategyBatch
 
 STEPS = 8  # swap, offload and layers under recompute move in eighths
-GROUP_CHOICES = 4
+HIGHS = {"group": 3, "recompute_layers": STEPS - 1, "swap": STEPS, "offload": STEPS}
 GROUPED_SCHEDULES = tuple(SCHEDULE_CODE[name] for name in ("interleaved", "adaptive-pipe"))
 Valid = Callable[[StrategyBatch], np.ndarray]
 
 
 def landscape_around(
-    best: StrategyBatch, global_batch: int, valid: Valid, *, swap: bool, offload: bool, recompute_layers: bool
+    best: StrategyBatch, global_batch: int, valid: Valid, free: Mapping[str, bool]
 ) -> Landscape:
-    """Parameters: which of the best strategies, and the moves that the user left free. A move that the rules forbid is not made."""
-    highs = {"strategy": len(best) - 1, "group": GROUP_CHOICES - 1}
-    if recompute_layers:
-        highs["recompute_layers"] = STEPS - 1
-    if swap:
-        highs["swap"] = STEPS
-    if offload:
-        highs["offload"] = STEPS
+    """Parameters: which of the best strategies, and the moves left free. A move that the rules forbid is not made."""
+    highs = {"strategy": len(best) - 1} | {name: high for name, high in HIGHS.items() if free[name]}
 
     def decode(trials: Sequence[Params]) -> StrategyBatch:
         index = np.array([trial["strategy"] for trial in trials], dtype=np.intp)
@@ -50,7 +45,7 @@ def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -
     micro_batches = origin.micro_batches(global_batch)
     group = np.array(
         [
-            _group(trial["group"], int(pp), int(m)) if code in GROUPED_SCHEDULES and vpp > 1 else 0
+            _group(trial.get("group", 0), int(pp), int(m)) if code in GROUPED_SCHEDULES and vpp > 1 else 0
             for trial, pp, m, code, vpp in zip(
                 trials, origin.pp, micro_batches, origin.schedule, origin.vpp, strict=True
             )
@@ -87,11 +82,11 @@ def _choose(allowed: np.ndarray, moved: StrategyBatch, origin: StrategyBatch) ->
     return compact_layouts(both.take(np.where(allowed, np.arange(n), np.arange(n) + n)))
 
 
-def free_moves(axes: Mapping[str, object]) -> dict[str, bool]:
+def free_moves(axes: Axes) -> dict[str, bool]:
     """Which moves the user has left free: an axis given on the command line is not moved."""
     return {
-        "swap": "swap" not in axes,
-        "offload": "offload" not in axes,
-        "recompute_layers": "recompute" not in axes,
+        "group": axes.micro_batch_group is None,
+        "swap": axes.swap is None,
+        "offload": axes.offload is None,
+        "recompute_layers": axes.recompute is None,
     }
-

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autodeploy.search.candidates import Candidates
-from autodeploy.search.request import Evaluate, SearchRequest
+from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import rank_within_group
-from autodeploy.search.space import Space, SpaceCounts, chunks
+from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.twin import Twin
 from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch
 
 GIB = 2**30
@@ -56,13 +57,13 @@ REMEDIES = (
 )
 
 
-def nearest(request: SearchRequest, misses: Candidates, evaluate: Evaluate, space: Space) -> list[NearMiss]:
+def nearest(request: SearchRequest, misses: Candidates, twin: Twin) -> list[NearMiss]:
     """The closest strategies, each with the first remedy that makes it fit, or else how many cards would."""
     best = misses.take(rank_within_group(misses) == 0).take(slice(0, SHOWN))
     if not len(best):
         return []
-    fixes = _remedies(request, best.batch, evaluate)
-    more_cards = fewest_cards(request, evaluate, space)
+    fixes = _remedies(request, best.batch, twin)
+    more_cards = fewest_cards(request, twin)
     cap = request.hardware.usable_bytes
     return [
         NearMiss(
@@ -75,30 +76,30 @@ def nearest(request: SearchRequest, misses: Candidates, evaluate: Evaluate, spac
     ]
 
 
-def _remedies(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> list[str]:
+def _remedies(request: SearchRequest, batch: StrategyBatch, twin: Twin) -> list[str]:
     words = [""] * len(batch)
     for remedy in REMEDIES:
-        cost = evaluate(request.model, request.hardware, request.workload, remedy.apply(batch))
+        cost = twin.evaluate(request.model, request.hardware, request.workload, remedy.apply(batch))
         for i in range(len(batch)):
             if cost.feasible[i] and not words[i]:
                 words[i] = remedy.words
     return words
 
 
-def fewest_cards(request: SearchRequest, evaluate: Evaluate, space: Space) -> str:
+def fewest_cards(request: SearchRequest, twin: Twin) -> str:
     """The smallest power-of-two multiple of the cards at which some strategy fits, in words; "" if none does."""
     largest = max(request.devices)
     for doubling in range(1, DOUBLINGS + 1):
         devices = largest * 2**doubling
-        found = _any_feasible(replace(request, devices=(devices,)), evaluate, space)
+        found = _any_feasible(replace(request, devices=(devices,)), twin)
         if found is not None:
             return f"{devices} cards (TP{found.tp[0]}/PP{found.pp[0]}/EP{found.ep[0]} fits)"
     return ""
 
 
-def _any_feasible(request: SearchRequest, evaluate: Evaluate, space: Space) -> StrategyBatch | None:
-    for batch in chunks(space, request, SpaceCounts()):
-        cost = evaluate(request.model, request.hardware, request.workload, batch)
+def _any_feasible(request: SearchRequest, twin: Twin) -> StrategyBatch | None:
+    for batch in chunks(twin.space, request, SpaceCounts()):
+        cost = twin.evaluate(request.model, request.hardware, request.workload, batch)
         if cost.feasible.any():
             least = int(np.argmin(np.where(cost.feasible, cost.step_s, np.inf)))
             return batch.take(slice(least, least + 1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from autodeploy.errors import InputError
+from autodeploy.strategy.axes import Axes
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import F64, StrategyBatch
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 METHODS = ("auto", "exhaustive", "tpe", "nsga2", "random")
 OBJECTIVES = ("time", "tokens", "memory", "cost", "pareto")
 
-AxisValues = tuple[int | float | str, ...]
 Progress = Callable[[str, int, int | None], None]  # (what, done, total)
 
 
@@ -47,7 +47,7 @@ class SearchRequest:
     workload: Workload
     devices: tuple[int, ...]
     backend: str
-    axes: Mapping[str, AxisValues] = field(default_factory=dict)
+    axes: Axes = field(default_factory=Axes)
     method: str = "auto"
     objective: str = "time"
     top: int = 20

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autodeploy.search.candidates import Candidates, best_first, objective, price
+from autodeploy.search.candidates import Candidates
 from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
-from autodeploy.search.request import Evaluate, Progress, SearchRequest, SimulateBatch
-from autodeploy.search.screen import OnPriced, Screened, screen
-from autodeploy.search.space import Space, SpaceCounts
-from cost_models.strategies import F64, StrategyBatch
+from autodeploy.search.request import Progress, SearchRequest
+from autodeploy.search.screen import OnPriced, screen
+from autodeploy.search.space import SpaceCounts
+from autodeploy.search.twin import Twin, with_time
 
 if TYPE_CHECKING:
     from cost_models.step import StepCost
 
-REFINED_STRATEGIES = 48  # best strategies that the study moves around, and that the simulator replays
+SIMULATED = 48  # leaders that the simulator replays before they are ranked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchResult:
-    """``ranking`` is empty where nothing fits; then ``misses`` says what comes closest."""
+    """``ranking`` is None where nothing fits; then ``misses`` says what comes closest."""
 
     request: SearchRequest
-    ranking: Ranking | None
-    cost: StepCost | None  # of the ranked strategies, in order
-    misses: list[NearMiss] = field(default_factory=list)
     counts: SpaceCounts
+    ranking: Ranking | None = None
+    cost: StepCost | None = None  # of the ranked strategies, in order
+    misses: list[NearMiss] = field(default_factory=list)
     enumerated: int = 0
     feasible: int = 0
     screen_s: float = 0.0
@@ -41,150 +40,71 @@ class SearchResult:
 
 
 def search(
-    request: SearchRequest,
-    *,
-    evaluate: Evaluate,
-    space: Space,
-    valid: Callable[[SearchRequest, StrategyBatch], np.ndarray],
-    refiner: SimulateBatch | None = None,
-    progress: Progress | None = None,
-    on_priced: OnPriced | None = None,
+    request: SearchRequest, twin: Twin, *, progress: Progress | None = None, on_priced: OnPriced | None = None
 ) -> SearchResult:
-    """Ranks the strategies of ``request``. ``refiner`` is the event simulator, where there is one."""
+    """Ranks the strategies of ``request``."""
     deadline = None if request.timeout_s is None else time.monotonic() + request.timeout_s
-    if request.method in ("tpe", "nsga2", "random"):
-        return _study_alone(request, evaluate, space, refiner, deadline, progress)
-    screened = screen(request, evaluate, space, deadline=deadline, progress=progress, on_priced=on_priced)
+    if request.method in ("auto", "exhaustive"):
+        result, pool = _screen_and_refine(request, twin, deadline, progress, on_priced)
+    else:
+        result, pool = _study(request, twin, deadline, progress)
+    if pool is None:
+        return result
+    ranking = _rank(request, pool, twin)
+    cost = twin.evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
+    return replace(result, ranking=ranking, cost=cost)
+
+
+def _screen_and_refine(
+    request: SearchRequest, twin: Twin, deadline: float | None, progress: Progress | None, on_priced: OnPriced | None
+) -> tuple[SearchResult, Candidates | None]:
+    """The result so far, and the strategies to rank (None where nothing fits)."""
+    screened = screen(request, twin, deadline=deadline, progress=progress, on_priced=on_priced)
+    result = SearchResult(
+        request=request, counts=screened.counts, screen_s=screened.seconds, timed_out=screened.timed_out
+    )
     shortlist = screened.shortlist
-    if shortlist is None or not len(shortlist.overall):
-        misses = nearest(request, shortlist.misses, evaluate, space) if shortlist else []
-        return _result(request, screened, None, None, misses=misses)
-    found = [shortlist.front, shortlist.overall] if request.objective == "pareto" else [shortlist.groups, shortlist.overall]
-    pool = Candidates.concatenate(found)
-    refined, refine_s, timed_out = 0, 0.0, screened.timed_out
-    if request.method == "auto" and not timed_out:
-        began = time.monotonic()
-        pool, refined, timed_out = _refine_around(
-            request, pool, shortlist.almost, evaluate, valid, refiner, deadline, progress
-        )
-        refine_s = time.monotonic() - began
-    ranking = _rank(request, pool, evaluate, refiner if request.method == "auto" else None)
-    cost = evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
-    return _result(request, screened, ranking, cost, refined=refined, refine_s=refine_s, timed_out=timed_out)
+    if shortlist is None:
+        return result, None
+    result = replace(result, enumerated=shortlist.priced, feasible=shortlist.feasible)
+    if not len(shortlist.overall):
+        return replace(result, misses=nearest(request, shortlist.misses, twin)), None
+    pool = Candidates.concatenate([shortlist.groups, shortlist.overall, shortlist.front])
+    if request.method == "auto" and not screened.timed_out:
+        from autodeploy.search.study import refine_around  # Optuna: only where a study runs
+
+        found = refine_around(request, shortlist, pool, twin, deadline, progress)
+        result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out)
+        pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
+    return result, pool
 
 
-def _refine_around(
-    request: SearchRequest,
-    pool: Candidates,
-    almost: Candidates,
-    evaluate: Evaluate,
-    valid: Callable[[SearchRequest, StrategyBatch], np.ndarray],
-    refiner: SimulateBatch | None,
-    deadline: float | None,
-    progress: Progress | None,
-) -> tuple[Candidates, int, bool]:
-    """The pool and what a study finds around the best of it, and around what is faster still and almost fits."""
-    from autodeploy.search.moves import free_moves, landscape_around
-    from autodeploy.search.refine import refine
+def _study(
+    request: SearchRequest, twin: Twin, deadline: float | None, progress: Progress | None
+) -> tuple[SearchResult, Candidates | None]:
+    """As above, for a study alone."""
+    from autodeploy.search.study import study_space
 
-    if request.trials == 0:
-        return pool, 0, False
-    best = pool.take(best_first(pool)[:REFINED_STRATEGIES])
-    faster = almost.take(almost.score < best.score[-1])
-    origins = Candidates.concatenate([best, faster.take(best_first(faster)[: REFINED_STRATEGIES // 2])])
-    landscape = landscape_around(
-        origins.batch, request.workload.global_batch, lambda batch: valid(request, batch), **free_moves(request.axes)
-    )
-    found = refine(
-        request, landscape, _pricer(request, evaluate, refiner), deadline=deadline, progress=progress
-    )
+    counts, began = SpaceCounts(), time.monotonic()
+    found = study_space(request, twin, counts, deadline, progress)
+    result = SearchResult(
+        request=request, counts=counts, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
+        screen_s=time.monotonic() - began - found.seconds,
+    )  # fmt: skip
     if found.candidates is None:
-        return pool, 0, found.timed_out
-    tried = price(request, found.candidates.batch, evaluate)
-    return Candidates.concatenate([pool, tried]), found.trials, found.timed_out
-
-
-def _study_alone(
-    request: SearchRequest,
-    evaluate: Evaluate,
-    space: Space,
-    refiner: SimulateBatch | None,
-    deadline: float | None,
-    progress: Progress | None,
-) -> SearchResult:
-    from autodeploy.search.catalogue import landscape_of_space
-    from autodeploy.search.refine import refine
-
-    counts = SpaceCounts()
-    began = time.monotonic()
-    landscape = landscape_of_space(request, space, counts)
-    walked_s = time.monotonic() - began
-    if landscape is None or request.trials == 0:
-        return SearchResult(request=request, ranking=None, cost=None, counts=counts, screen_s=walked_s)
-    found = refine(request, landscape, _pricer(request, evaluate, refiner), deadline=deadline, progress=progress)
-    assert found.candidates is not None
-    pool = price(request, found.candidates.batch, evaluate)
-    common = {
-        "request": request, "counts": counts, "enumerated": len(pool), "feasible": int(pool.feasible.sum()),
-        "screen_s": walked_s, "refined": found.trials, "refine_s": found.seconds, "timed_out": found.timed_out,
-    }  # fmt: skip
-    if not pool.feasible.any():
+        return result, None
+    pool = found.candidates
+    result = replace(result, enumerated=len(pool), feasible=int(pool.feasible.sum()))
+    if not result.feasible:
         order = np.argsort(pool.reserved_bytes, kind="stable")
-        misses = nearest(request, pool.take(order), evaluate, space)
-        return SearchResult(ranking=None, cost=None, misses=misses, **common)  # type: ignore[arg-type]
-    ranking = _rank(request, pool, evaluate, refiner)
-    cost = evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
-    return SearchResult(ranking=ranking, cost=cost, **common)  # type: ignore[arg-type]
+        return replace(result, misses=nearest(request, pool.take(order), twin)), None
+    return result, pool
 
 
-def _pricer(
-    request: SearchRequest, evaluate: Evaluate, refiner: SimulateBatch | None
-) -> Callable[[StrategyBatch], Candidates]:
-    """What a study sees: simulated time where there is a simulator, else screened."""
-
-    def priced(batch: StrategyBatch) -> Candidates:
-        candidates = price(request, batch, evaluate)
-        simulated = _simulate(request, candidates, refiner)
-        return _with_time(request, candidates, simulated)
-
-    return priced
-
-
-def _simulate(request: SearchRequest, candidates: Candidates, refiner: SimulateBatch | None) -> F64:
-    """Simulated seconds [N]; nan where there is no simulator, where it declines, or where the strategy does not fit."""
-    seconds = np.full(len(candidates), np.nan)
-    rows = np.flatnonzero(candidates.feasible)
-    if refiner is not None and len(rows):
-        found = refiner(request.model, request.hardware, request.workload, candidates.take(rows).batch)
-        if found is not None:
-            seconds[rows] = found
-    return seconds
-
-
-def _with_time(request: SearchRequest, candidates: Candidates, simulated_s: F64) -> Candidates:
-    step_s = np.where(np.isnan(simulated_s), candidates.step_s, simulated_s)
-    score = objective(request.objective, candidates.batch, step_s, candidates.reserved_bytes)
-    return replace(candidates, step_s=step_s, score=score)
-
-
-def _rank(request: SearchRequest, pool: Candidates, evaluate: Evaluate, refiner: SimulateBatch | None) -> Ranking:
+def _rank(request: SearchRequest, pool: Candidates, twin: Twin) -> Ranking:
     """Ranks by screened time; then, with a simulator, the leaders once more by simulated time."""
-    leaders = rank(replace(request, top=max(request.top, REFINED_STRATEGIES)), pool, pool.step_s, pool.step_s).candidates
-    simulated = _simulate(request, leaders, refiner)
-    return rank(request, _with_time(request, leaders, simulated), leaders.step_s, simulated)
-
-
-def _result(
-    request: SearchRequest, screened: Screened, ranking: Ranking | None, cost: StepCost | None, **more: object
-) -> SearchResult:
-    shortlist = screened.shortlist
-    return SearchResult(
-        request=request,
-        ranking=ranking,
-        cost=cost,
-        counts=screened.counts,
-        enumerated=shortlist.priced if shortlist else 0,
-        feasible=shortlist.feasible if shortlist else 0,
-        screen_s=screened.seconds,
-        **{"timed_out": screened.timed_out, **more},  # type: ignore[arg-type]
-    )
+    leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
+    simulated = np.full(len(leaders), np.nan)
+    if request.method != "exhaustive":
+        simulated = twin.simulated_s(request, leaders)
+    return rank(request, with_time(request, leaders, simulated), leaders.step_s, simulated)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from autodeploy.search.candidates import Candidates, price
 from autodeploy.search.request import Evaluate, Progress, SearchRequest
 from autodeploy.search.shortlist import Shortlist, shorten
-from autodeploy.search.space import Space, SpaceCounts, chunks
+from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.twin import Twin
 from cost_models.strategies import StrategyBatch
 
 OnPriced = Callable[[Candidates], None]
@@ -26,8 +27,7 @@ class Screened:
 
 def screen(
     request: SearchRequest,
-    evaluate: Evaluate,
-    space: Space,
+    twin: Twin,
     *,
     deadline: float | None = None,
     progress: Progress | None = None,
@@ -39,8 +39,8 @@ def screen(
     keep = kept(request)
     shortlist: Shortlist | None = None
     timed_out = False
-    walk = chunks(space, request, counts)
-    for part in _priced(walk, request, evaluate, keep, on_priced):
+    walk = chunks(twin.space, request, counts)
+    for part in _priced(walk, request, twin.evaluate, keep, on_priced):
         shortlist = part if shortlist is None else shortlist.merge(part, keep)
         if progress:
             progress("screening", shortlist.priced, None)

@@ -9,6 +9,7 @@ import numpy as np
 
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.space import SpaceCounts
+from autodeploy.strategy.axes import among
 from cost_models.inputs import (
     COLLECTIVE_OPS,
     Attention,
@@ -79,7 +80,7 @@ def layout(pp: int, vpp: int) -> Layout:
 def space(request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator[StrategyBatch]:
     """Powers of two; one batch for each (tp, pp)."""
     for tp, pp in product((1, 2, 4), (1, 2, 4)):
-        if devices % (tp * pp) or tp not in request.axes.get("tp", (tp,)):
+        if devices % (tp * pp) or tp not in among(request.axes.tp, (1, 2, 4)):
             counts.rejected["cards-divide"] += 1
             continue
         dp = devices // (tp * pp)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autodeploy.search.catalogue import nearest_row
-from autodeploy.search.moves import group_sizes, landscape_around
+from autodeploy.search.moves import HIGHS, group_sizes, landscape_around
 from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch, single
 from tests.search.fakes import layout
 
@@ -13,6 +13,9 @@ def test_group_sizes_of_ten_micro_batches_over_four_ranks() -> None:
     assert 5 in group_sizes(4, 10)  # user case 60: 10 micro-batches over PP4 run with G = 5
     assert 4 not in group_sizes(4, 10)  # leaves a group of 2 < PP
     assert group_sizes(4, 3) == []
+
+
+free = dict.fromkeys(HIGHS, True)
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def two() -> StrategyBatch:
 
 def test_moves_decode(two: StrategyBatch) -> None:
     around = landscape_around(
-        two, 32, lambda batch: np.ones(len(batch), bool), swap=True, offload=True, recompute_layers=True
+        two, 32, lambda batch: np.ones(len(batch), bool), free
     )
     batch = around.decode(
         [
@@ -42,7 +45,7 @@ def test_moves_decode(two: StrategyBatch) -> None:
 
 def test_forbidden_moves_are_not_made(two: StrategyBatch) -> None:
     around = landscape_around(
-        two, 32, lambda batch: batch.swap_frac == 0, swap=True, offload=True, recompute_layers=True
+        two, 32, lambda batch: batch.swap_frac == 0, free
     )
     batch = around.decode([{"strategy": 0, "group": 0, "recompute_layers": 0, "swap": 8, "offload": 0}])
     assert batch.swap_frac.tolist() == [0.0]

@@ -8,14 +8,15 @@ import pytest
 from autodeploy.errors import InputError
 from autodeploy.search.rank import identities
 from autodeploy.search.request import METHODS, OBJECTIVES
-from autodeploy.search.run import SearchResult, search
+from autodeploy.search.run import SearchResult, Twin, search
+from autodeploy.strategy.axes import Axes
 from tests.search import fakes
 
 
 def run(**changes: object) -> SearchResult:
     parts = {name: changes.pop(name) for name in ("refiner",) if name in changes}
     request = fakes.request(**changes)
-    return search(request, evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, **parts)  # type: ignore[arg-type]
+    return search(request, Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, **parts))  # type: ignore[arg-type]
 
 
 def best(result: SearchResult) -> float:
@@ -108,7 +109,7 @@ def test_nothing_fits_names_the_nearest_and_a_remedy() -> None:
 
 
 def test_an_empty_space_is_an_answer() -> None:
-    result = run(axes={"tp": (64,)})
+    result = run(axes=Axes(tp=(64,)))
     assert result.ranking is None and not result.misses and result.counts.rejected["cards-divide"] == 9
 
 
