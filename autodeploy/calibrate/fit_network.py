@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from autodeploy.calibrate.curves import intra_collective_s, wire_factor
@@ -57,15 +59,19 @@ def _in_network_ranks(table: CollectiveTable) -> int:
 
 
 def fit_inter(
-    table: CollectiveTable, tier: Tier, inner: Tier, inner_curve: CollectiveCurve
+    tables: Sequence[CollectiveTable], tier: Tier, inner: Tier, inner_curve: CollectiveCurve
 ) -> tuple[CollectiveCurve, FitError]:
-    """The curve of the tier between nodes, from one table over ``table.nodes`` of them, whole nodes taking part.
+    """The curve of the tier between nodes, from tables over several nodes, whole nodes taking part.
 
     Ring convention, as cost_models.communication prices it: each of a node's w cards drives its NIC, so the ring has
     w NICs, W = f(n) S bytes cross them, and the slower of link and NICs sets the pace. Latencies of both tiers add up.
     """
-    cards = float(table.ranks[0]) / table.nodes
-    wire = wire_factor(table.op, table.ranks) * table.message_bytes
+    op = tables[0].op
+    ranks = np.concatenate([table.ranks for table in tables])
+    nodes = np.concatenate([np.full(table.ranks.shape, float(table.nodes)) for table in tables])
+    measured = np.concatenate([table.seconds for table in tables])
+    cards = ranks / nodes
+    wire = wire_factor(op, ranks) * np.concatenate([table.message_bytes for table in tables])
     inside_rate = inner.bandwidth_bytes_per_s * max(inner_curve.efficiency_frac, inner_curve.in_network_efficiency_frac)
     inside_latency = inner_curve.latency_s + inner_curve.latency_per_rank_s * (cards - 1)
     parameters = [
@@ -73,11 +79,13 @@ def fit_inter(
         Parameter(name="efficiency_frac", start=0.9, low=0.02, high=1.0),
         Parameter(name="ramp_sqrt_s", start=3e-3, low=0, high=0.1),
     ]
+    if np.unique(nodes).size > 1:
+        parameters.append(Parameter(name="latency_per_rank_s", start=10e-6, low=0, high=200e-6))
 
     def seconds(values, rows):
-        latency, efficiency, ramp = (float(value) for value in values)
-        ideal = wire[rows] / min(inside_rate, cards * tier.bandwidth_bytes_per_s * efficiency)
-        return inside_latency + latency + ideal + ramp * np.sqrt(ideal)
+        latency, efficiency, ramp, per_node = (*(float(value) for value in values), 0.0)[:4]
+        ideal = wire[rows] / np.minimum(inside_rate, cards[rows] * tier.bandwidth_bytes_per_s * efficiency)
+        return inside_latency[rows] + latency + per_node * (nodes[rows] - 1) + ideal + ramp * np.sqrt(ideal)
 
-    values, error = fit(seconds, parameters, table.seconds)
+    values, error = fit(seconds, parameters, measured)
     return CollectiveCurve(**values), error

@@ -207,8 +207,15 @@ def _fit_collective(table: CollectiveTable, tables: Sequence[Table], base: Hardw
     if tier is base.tiers[0]:
         return _fit_inside(table, tier)
     inner = base.tiers[base.tiers.index(tier) - 1]
-    curve, error = fit_inter(table, tier, inner, inner.curves[table.op])
-    return [Fitted(("collectives", tier.name, table.op), entry(curve, error, table.source), error)]
+    together = [
+        other for other in tables
+        if isinstance(other, CollectiveTable) and other.op == table.op and other.nodes > 1 and other.ranks.max() <= tier.cards
+    ]  # fmt: skip
+    if table is not together[0]:
+        return []
+    curve, error = fit_inter(together, tier, inner, inner.curves[table.op])
+    data = "; ".join(other.source for other in together)
+    return [Fitted(("collectives", tier.name, table.op), entry(curve, error, data), error)]
 
 
 def _fit_inside(table: CollectiveTable, tier: Tier) -> list[Fitted]:
