@@ -24,15 +24,14 @@ from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s, wire_factor
 from autodeploy.calibrate.entries import entry, rounded
 from autodeploy.calibrate.fit_compute import fit_attention, fit_gemm, fit_grouped_gemm, layout_factor
 from autodeploy.calibrate.fit_network import fit_inter, fit_intra
-from autodeploy.calibrate.measurements import CollectiveTable
 from autodeploy.calibrate.read import read_file, read_measurements
 from autodeploy.calibrate.run import calibrate
 from autodeploy.calibrate.write import with_fits, write
 from autodeploy.hardware.build import build_profile
 from autodeploy.hardware.document import merge, plain, read_document
 from autodeploy.hardware.library import profiles_folder
-from cost_models.inputs import AttentionCurve, CollectiveCurve, GroupedGemmCurve
-from scripts 
+from cost_models.inputs import AttentionCurve, GroupedGemmCurve
+
 Fits = dict[str, Any]
 RING_OPS = ("all_reduce", "all_gather", "reduce_scatter")
 
@@ -72,7 +71,13 @@ class Fitter:
 def STUB_FITS(document: dict[str, Any]) -> Fits:
     """Neutral curves, so that a profile can be built before it is fitted."""
     large = {"large_tile": document["name"].startswith(("b", "gb"))}
-    gemm = {"efficiency_max_frac": 0.8, "k_half": 100, "launch_us": 3, "wave_exponent": 0.2, "memory_efficiency_frac": 0.7}
+    gemm = {
+        "efficiency_max_frac": 0.8,
+        "k_half": 100,
+        "launch_us": 3,
+        "wave_exponent": 0.2,
+        "memory_efficiency_frac": 0.7,
+    }
     grouped = {"efficiency_max_frac": 0.6, "rows_half": 100, "launch_us": 5, "memory_efficiency_frac": 0.7}
     attention = {
         "forward_efficiency_frac": 0.5, "backward_efficiency_frac": 0.4, "seq_half": 500, "tile_half": 100, "launch_us": 10
@@ -89,12 +94,15 @@ def STUB_FITS(document: dict[str, Any]) -> Fits:
 # ------------------------------------------------------------------------------------------------------ measured systems
 
 
-def measured(fitter: Fitter, name: str, system: str) -> Fits:
+KINDS = ("gemm", "moe", "attention_fwd", "nccl")
+
+
+def measured(fitter: Fitter, name: str, system: str, kinds: tuple[str, ...] = KINDS) -> Fits:
     """What the operator and collective tables of ``system`` determine."""
-    tables = read_measurements(fitter.operators / f"{system}_{kind}.csv" for kind in ("gemm", "moe", "attention_fwd", "nccl"))
+    tables = read_measurements(fitter.operators / f"{system}_{kind}.csv" for kind in kinds)
     wanted = [table for table in tables if _wanted(table)]
     fits = calibrate(wanted, fitter.document(name)).fits
-    if "fp4" in fitter.device(name).peak_flop_per_s:
+    if "gemm" in fits and "fp4" in fitter.device(name).peak_flop_per_s:
         rule = "the fp8 curve over the fp4 peak: no fp4 table"
         fits["gemm"]["fp4"] = derived(fits["gemm"]["fp8"], rule)
         fits["grouped_gemm"]["fp4"] = derived(fits["grouped_gemm"]["fp8"], rule)
@@ -112,7 +120,14 @@ def _wanted(table: Any) -> bool:
 
 def derived(node: Fits, rule: str, **changes: Any) -> Fits:
     """A curve taken over: its constants, what changes, the rule, and the data behind the original."""
-    errors = {"rows", "median_ape_frac", "p90_ape_frac", "held_out_median_ape_frac", "held_out_p90_ape_frac", "at_bound"}
+    errors = {
+        "rows",
+        "median_ape_frac",
+        "p90_ape_frac",
+        "held_out_median_ape_frac",
+        "held_out_p90_ape_frac",
+        "at_bound",
+    }
     kept = {key: value for key, value in node.items() if key not in errors | {"data", "derived"}}
     return {**kept, **{key: rounded(value) for key, value in changes.items()}, "data": node["data"], "derived": rule}
 
@@ -130,7 +145,9 @@ def add_layout_factors(fits: Fits, fitter: Fitter, name: str, system: str) -> No
     grouped = _layout_factors(fitter, name, source.grouped, fit_grouped_gemm, grouped_gemm_s)
     for section, factors in (("gemm", gemm), ("grouped_gemm", grouped)):
         for curve in fits[section].values():
-            curve.update({**factors, "note": f"dgrad, wgrad: medians of SimuMax {system} rows against its forward rows"})
+            curve.update(
+                {**factors, "note": f"dgrad, wgrad: medians of SimuMax {system} rows against its forward rows"}
+            )
 
 
 def _layout_factors(fitter: Fitter, name: str, table_of: Any, fit_one: Any, seconds_of: Any) -> dict[str, float]:
@@ -192,7 +209,9 @@ def nic_tier(fitter: Fitter, name: str, fits: Fits, inner: str, outer: str) -> F
     tables = published.simai_all_reduce(fitter.collectives / "simai_ratio_tables.txt", 50.0, (2, 4, 8, 16))
     tier = dataclasses.replace(tiers[outer], bandwidth_bytes_per_s=50e9)
     curve, error = fit_inter(tables, tier, tiers[inner], tiers[inner].curves["all_reduce"])
-    return inter_entries(entry(curve, error, "SimAI nic_ratio tables, 2 to 16 nodes of 8 cards, 50 GB/s per card assumed"))
+    return inter_entries(
+        entry(curve, error, "SimAI nic_ratio tables, 2 to 16 nodes of 8 cards, 50 GB/s per card assumed")
+    )
 
 
 SMALL_ALL_REDUCE_US = 24.0  # 16 ranks on 2 DGX H100: 40 us for 1 to 4 KiB, less about 16 us of the NVLink tier
@@ -234,12 +253,17 @@ def a100_80g(fitter: Fitter) -> Fits:
     fits["grouped_gemm"] = {"bf16": entry(curve, error, simumax.grouped("forward").source)}
     add_layout_factors(fits, fitter, name, "a100_pcie")
     flash2 = fits["attention"]["flash2"]
-    flash2 = with_backward(flash2, dataclasses.replace(simumax.attention(True), kernel="flash2"), device, flash2["seq_half"])
+    flash2 = with_backward(
+        flash2, dataclasses.replace(simumax.attention(True), kernel="flash2"), device, flash2["seq_half"]
+    )
     flash2["head_dim_frac"] = {64: 0.9, 192: 0.93}
     flash2["note"] += "; head dims: Azure FA2 179.5 TFLOP/s at 64 against 199 at 128; SimuMax MLA 192/128 against 128"
     fits["attention"] = {"flash2": flash2, **older_kernels(flash2), "cudnn": fits["attention"]["cudnn"]}
     fits["attention"]["cudnn"]["note"] = "TensorRT-LLM's kernel stands for cuDNN's"
-    fits["collectives"]["infiniband"] = nic_tier(fitter, name, fits, "nvlink", "infiniband")
+    rule = "the H100's: NCCL staff give the same share of a 200G as of a 400G NIC (24 of 25, 46 to 49 of 50 GB/s)"
+    h100_links = measured(fitter, "h100-sxm", "h100_sxm", kinds=("nccl",))
+    nic = nic_tier(fitter, "h100-sxm", h100_links, "nvlink", "infiniband")
+    fits["collectives"]["infiniband"] = {op: derived(node, rule) for op, node in nic.items()}
     return fits
 
 
@@ -265,7 +289,12 @@ def hopper(fitter: Fitter, name: str, system: str) -> Fits:
         flash2["forward_efficiency_frac"] * published.FLASH2_BACKWARD_FULL_MASK[16384.0] / 370.0
     )
     flash2["note"] = "tile_half as on A100; backward/forward 322/370 at 16k, full mask, same paper"
-    fits["attention"] = {"flash3": attention["flash3"], "cudnn": attention["cudnn"], "flash2": flash2, **older_kernels(flash2)}
+    fits["attention"] = {
+        "flash3": attention["flash3"],
+        "cudnn": attention["cudnn"],
+        "flash2": flash2,
+        **older_kernels(flash2),
+    }
     return fits
 
 
@@ -332,7 +361,10 @@ def rack_all_reduce(fitter: Fitter, name: str, system: str) -> Fits:
     tray = trays[-1]
     together = dataclasses.replace(
         tray,
-        **{axis: np.concatenate([getattr(tray, axis), getattr(rack, axis)]) for axis in ("ranks", "message_bytes", "seconds")},
+        **{
+            axis: np.concatenate([getattr(tray, axis), getattr(rack, axis)])
+            for axis in ("ranks", "message_bytes", "seconds")
+        },
         source=f"{tray.source}; {rack.source}",
     )
     tier = build_profile(plain(fitter.document(name))).tiers[0]
@@ -357,7 +389,10 @@ def relative(base: str, factors: Callable[[Fitter], tuple[float, str]]) -> Calla
 
 def power_limited(fitter: Fitter) -> tuple[float, str]:
     factor = (500 / 700) ** 0.4
-    return factor, f"H100 curve x {factor:.3f} = (500 W / 700 W)^0.4: clock falls with power under large GEMMs; exponent assumed"
+    return (
+        factor,
+        f"H100 curve x {factor:.3f} = (500 W / 700 W)^0.4: clock falls with power under large GEMMs; exponent assumed",
+    )
 
 
 def amd(name: str) -> Callable[[Fitter], Fits]:
@@ -376,7 +411,9 @@ def amd(name: str) -> Callable[[Fitter], Fits]:
         }
         kernels = ("flash2", "triton")
         source = {"flash2": base["attention"]["cudnn"], "triton": base["attention"]["cudnn"]}
-        fits["attention"] = {kernel: scaled(source[kernel], factor, f"{rule}; cuDNN's kernel stands for CK's") for kernel in kernels}
+        fits["attention"] = {
+            kernel: scaled(source[kernel], factor, f"{rule}; cuDNN's kernel stands for CK's") for kernel in kernels
+        }
         fits["attention"]["triton"] = scaled(fits["attention"]["flash2"], 0.7, "CK's kernel x 0.7: assumed")
         if name == "mi300x":
             fits["collectives"] = amd_collectives(fitter)
@@ -456,10 +493,14 @@ def a2_mesh() -> Fits:
 def a2_roce() -> Fits:
     """What leaves the node in an all-to-all, (ranks-8)/ranks of it, over a 25 GB/s NIC."""
     shares = [rate * (ranks - 8) / ranks / 25.0 for ranks, rate in published.A2_ALL_TO_ALL_NODES.items()]
-    to_all = _mean_entry(shares, "MindSpeed memory/compress/utils.py: A2 all-to-all of 16, 32, 64 ranks", latency_per_rank_us=2.0)
+    to_all = _mean_entry(
+        shares, "MindSpeed memory/compress/utils.py: A2 all-to-all of 16, 32, 64 ranks", latency_per_rank_us=2.0
+    )
     ring = derived(to_all, "the NIC share of the 64-rank all-to-all; latency per node assumed", efficiency_frac=shares[-1],
                    latency_per_rank_us=8.0)  # fmt: skip
-    pair = derived(to_all, "the NIC share of the 64-rank all-to-all", efficiency_frac=shares[-1], latency_per_rank_us=0.0)
+    pair = derived(
+        to_all, "the NIC share of the 64-rank all-to-all", efficiency_frac=shares[-1], latency_per_rank_us=0.0
+    )
     return {"all_to_all": to_all, "all_gather": ring, "reduce_scatter": ring,
             "all_reduce": derived(ring, ring["derived"], latency_us=2 * LAUNCH_US, latency_per_rank_us=16.0), "p2p": pair}  # fmt: skip
 
@@ -467,14 +508,20 @@ def a2_roce() -> Fits:
 def cloudmatrix(fitter: Fitter) -> Fits:
     """A3: the A2's compute curves on its own peaks, and one flat tier over UB, as its all-gathers and all-to-alls show."""
     gather = {ranks: _bus("all_gather", ranks, rate) / 196.0 for ranks, rate in published.A3_ALL_GATHER.items()}
-    large = _mean_entry([gather[ranks] for ranks in (4, 8, 16)], "MindSpeed memory/compress/utils.py: A3 all-gather of 2 to 16 ranks")
+    large = _mean_entry(
+        [gather[ranks] for ranks in (4, 8, 16)], "MindSpeed memory/compress/utils.py: A3 all-gather of 2 to 16 ranks"
+    )
     ring = {
         **large, "efficiency_frac": rounded(gather[2]), "in_network_ranks": 4, "in_network_efficiency_frac": large["efficiency_frac"],
         "latency_per_rank_us": 0.5, "note": "2 ranks: the die-to-die link alone; from 4 on UB and that link work together",
     }  # fmt: skip
     shares = [_bus("all_to_all", ranks, rate) / 196.0 for ranks, rate in published.A3_ALL_TO_ALL.items()]
-    to_all = _mean_entry(shares, "MindSpeed memory/compress/utils.py: A3 all-to-all of 4 to 64 ranks", latency_per_rank_us=2.0)
-    to_all["note"] = "per rank: 0.38 ms at 128 ranks less 0.09 at 2 (TerraceMoE-simulator sim/calibrate.py, an A3-class machine)"
+    to_all = _mean_entry(
+        shares, "MindSpeed memory/compress/utils.py: A3 all-to-all of 4 to 64 ranks", latency_per_rank_us=2.0
+    )
+    to_all["note"] = (
+        "per rank: 0.38 ms at 128 ranks less 0.09 at 2 (TerraceMoE-simulator sim/calibrate.py, an A3-class machine)"
+    )
     pair = derived(large, "167 GB/s measured between packages (CloudMatrix384 paper) of 196", efficiency_frac=167 / 196)
     ub = {"all_gather": ring, "reduce_scatter": derived(ring, "as the all-gather"),
           "all_reduce": derived(ring, "as the all-gather, two passes", latency_us=2 * LAUNCH_US), "all_to_all": to_all, "p2p": pair}  # fmt: skip
@@ -504,7 +551,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="profiles to fit; all by default")
     parser.add_argument("--shared", type=Path, default=Path(__file__).resolve().parents[2] / "shared")
-    parser.add_argument("--check", action="store_true", help="compare with the shipped profiles instead of writing them")
+    parser.add_argument(
+        "--check", action="store_true", help="compare with the shipped profiles instead of writing them"
+    )
     arguments = parser.parse_args()
     if not (arguments.shared / "operators").is_dir():
         parser.error(f"--shared {arguments.shared}: no operators/ folder there")

@@ -42,7 +42,9 @@ class SimuMax:
         ]  # fmt: skip
         m, n, k = (np.array([float(shape[axis]) for shape, _, _ in rows]) for axis in "mnk")
         seconds = 2 * m * n * k / np.array([efficiency * peak for _, efficiency, peak in rows])
-        return GemmTable(dtype="bf16", m=m, n=n, k=k, seconds=seconds, source=f"SimuMax {self.system} matmul", layout=layout)
+        return GemmTable(
+            dtype="bf16", m=m, n=n, k=k, seconds=seconds, source=f"SimuMax {self.system} matmul", layout=layout
+        )
 
     def grouped(self, layout: str) -> GroupedGemmTable:
         """One stage of the ``group_matmul`` rows."""
@@ -139,4 +141,6 @@ def ascend_cubes() -> GemmTable:
     """bf16 GEMM N x N x N on an A3 die, TFLOP/s: TerraceMoE-simulator, sim/compute.py."""
     size = np.array(list(ASCEND_CUBES), dtype=float)
     seconds = 2 * size**3 / (np.array(list(ASCEND_CUBES.values())) * 1e12)
-    return GemmTable(dtype="bf16", m=size, n=size, k=size, seconds=seconds, source="TerraceMoE-simulator sim/compute.py, cubes")
+    return GemmTable(
+        dtype="bf16", m=size, n=size, k=size, seconds=seconds, source="TerraceMoE-simulator sim/compute.py, cubes"
+    )

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.calibrate.measurements import F64, AttentionTable, CollectiveTable, GemmTable, GroupedGemmTable, MoeTable
+from autodeploy.calibrate.measurements import (
+    F64,
+    AttentionTable,
+    CollectiveTable,
+    GemmTable,
+    GroupedGemmTable,
+    MoeTable,
+)
 from cost_models.inputs import AttentionCurve, CollectiveCurve, GemmCurve, GroupedGemmCurve
 
 DTYPE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.0, "nvfp4": 0.5, "fp32": 4.0}
@@ -61,7 +68,13 @@ def moe_s(curve: GroupedGemmCurve, table: MoeTable, peak: float, bandwidth: floa
     routed = table.tokens * table.top_k
     gate_up, down = (
         GroupedGemmTable(
-            dtype=table.dtype, groups=table.experts, m=table.tokens_per_expert, n=n, k=k, seconds=table.seconds, source=""
+            dtype=table.dtype,
+            groups=table.experts,
+            m=table.tokens_per_expert,
+            n=n,
+            k=k,
+            seconds=table.seconds,
+            source="",
         )
         for n, k in ((2.0 * table.width, table.hidden), (table.hidden, table.width))
     )
@@ -110,9 +123,7 @@ def mesh_share(ranks: F64, cards: int) -> F64:
     return (ranks - 1) / (cards - 1)
 
 
-def collective_s(
-    curve: CollectiveCurve, op: str, ranks: F64, wire_bytes: F64, bandwidth: float | F64
-) -> F64:
+def collective_s(curve: CollectiveCurve, op: str, ranks: F64, wire_bytes: F64, bandwidth: float | F64) -> F64:
     """Seconds of a collective whose cards each send ``wire_bytes`` at this level."""
     efficiency = np.full_like(ranks, curve.efficiency_frac)
     if op == "all_reduce" and curve.in_network_ranks > 0:

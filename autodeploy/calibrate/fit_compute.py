@@ -14,7 +14,15 @@ from cost_models.inputs import AttentionCurve, Device, GemmCurve, GroupedGemmCur
 EFFICIENCY = Parameter(name="efficiency_max_frac", start=0.75, low=0.05, high=1.0)
 REFERENCE_HEAD_DIM = 128
 DROOP_HALF_FLOP = 1e12  # a free fit puts it at 0.8e12 (A100) or beyond 1e12 (all others): fixed
+SHAPE_MIN_ROWS = 12  # fewer rows cannot tell tiles, waves and depth apart
 DROOP_MIN_ROWS = 500  # fewer rows cannot tell a droop from noise
+
+_GEMM_SHAPE = (
+    Parameter(name="k_half", start=100, low=0, high=2000),
+    Parameter(name="wave_exponent", start=0.2, low=0, high=1),
+    Parameter(name="memory_efficiency_frac", start=0.75, low=0.5, high=1),
+    Parameter(name="small_tile_frac", start=0.95, low=0.5, high=1),
+)
 
 
 def take(table, rows: np.ndarray):
@@ -28,16 +36,12 @@ def take(table, rows: np.ndarray):
 
 
 def fit_gemm(table: GemmTable, device: Device, large_tile: bool) -> tuple[GemmCurve, FitError]:
-    """The GEMM curve of one dtype (model B of hardware_profiles/README.md)."""
+    """The GEMM curve of one dtype (hardware_profiles/README.md). Few rows give limit and launch, the rest is held."""
     peak, bandwidth = device.peak_flop_per_s[table.dtype], device.hbm_bandwidth_bytes_per_s
-    parameters = [
-        EFFICIENCY,
-        Parameter(name="k_half", start=100, low=0, high=2000),
-        Parameter(name="launch_s", start=3e-6, low=0, high=30e-6),
-        Parameter(name="wave_exponent", start=0.2, low=0, high=1),
-        Parameter(name="memory_efficiency_frac", start=0.7, low=0.3, high=1),
-        Parameter(name="small_tile_frac", start=0.95, low=0.5, high=1),
-    ]
+    known = device.gemm.get(table.dtype, device.gemm["bf16"])
+    parameters = [EFFICIENCY, Parameter(name="launch_s", start=3e-6, low=0, high=30e-6)]
+    if table.seconds.size >= SHAPE_MIN_ROWS:
+        parameters += _GEMM_SHAPE
     if table.seconds.size >= DROOP_MIN_ROWS:
         parameters.append(Parameter(name="droop_frac", start=0.05, low=0, high=0.4))
     if table.quantized:
@@ -45,7 +49,10 @@ def fit_gemm(table: GemmTable, device: Device, large_tile: bool) -> tuple[GemmCu
 
     def curve(values) -> GemmCurve:
         named = {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
-        return GemmCurve(large_tile=large_tile, droop_half_flop=DROOP_HALF_FLOP, **named)
+        plain = dataclasses.replace(known, large_tile=large_tile, droop_frac=0.0, droop_half_flop=DROOP_HALF_FLOP)
+        return dataclasses.replace(
+            plain, **{"quantize_memory_frac": 0.0, "dgrad_frac": 1.0, "wgrad_frac": 1.0, **named}
+        )
 
     values, error = fit(
         lambda values, rows: gemm_s(curve(values), take(table, rows), peak, bandwidth, device.compute_units),
@@ -61,17 +68,20 @@ def fit_grouped_gemm(
 ) -> tuple[GroupedGemmCurve, FitError]:
     """The grouped-GEMM curve of one dtype; its efficiency cannot exceed ``limit_frac``, the plain GEMM's."""
     peak, bandwidth = device.peak_flop_per_s[table.dtype], device.hbm_bandwidth_bytes_per_s
+    held = {"launch_s": 4 * device.kernel_launch_s, "memory_efficiency_frac": 0.8}
     parameters = [
         dataclasses.replace(EFFICIENCY, start=0.6 * limit_frac, high=limit_frac),
         Parameter(name="rows_half", start=80, low=0, high=600),
-        Parameter(name="launch_s", start=20e-6, low=0, high=150e-6),
-        Parameter(name="memory_efficiency_frac", start=0.7, low=0.3, high=1),
     ]
+    if table.seconds.size >= SHAPE_MIN_ROWS:
+        parameters += [
+            Parameter(name="launch_s", start=20e-6, low=0, high=150e-6),
+            Parameter(name="memory_efficiency_frac", start=0.7, low=0.3, high=1),
+        ]
 
     def curve(values) -> GroupedGemmCurve:
-        return GroupedGemmCurve(
-            **{parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
-        )
+        named = {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
+        return GroupedGemmCurve(**{**held, **named})
 
     def seconds(values, rows):
         part = take(table, rows)
@@ -99,17 +109,25 @@ def fit_attention(table: AttentionTable, device: Device) -> tuple[dict[str, floa
         Parameter(name="efficiency_frac", start=0.6, low=0.05, high=1.0),
         Parameter(name="seq_half", start=500, low=0, high=4000),
         Parameter(name="tile_half", start=80, low=0, high=800),
-        Parameter(name="launch_s", start=5e-6, low=0, high=40e-6),
+        Parameter(name="launch_s", start=5e-6, low=0, high=20e-6),
         *(Parameter(name=f"dim{dim}", start=1.0, low=0.3, high=1.6) for dim in dims),
     ]
 
     def fields(values) -> dict[str, float | dict[int, float]]:
         head = dict(zip(dims, (float(value) for value in values[4:]), strict=True))
         efficiency, seq_half, tile_half, launch = (float(value) for value in values[:4])
-        return {limit: efficiency, "seq_half": seq_half, "tile_half": tile_half, "launch_s": launch, "head_dim_frac": head}
+        return {
+            limit: efficiency,
+            "seq_half": seq_half,
+            "tile_half": tile_half,
+            "launch_s": launch,
+            "head_dim_frac": head,
+        }
 
     def curve(values) -> AttentionCurve:
         return AttentionCurve(**{"forward_efficiency_frac": 1.0, "backward_efficiency_frac": 1.0, **fields(values)})
 
-    values, error = fit(lambda values, rows: attention_s(curve(values), take(table, rows), peak), parameters, table.seconds)
+    values, error = fit(
+        lambda values, rows: attention_s(curve(values), take(table, rows), peak), parameters, table.seconds
+    )
     return fields(list(values.values())), error

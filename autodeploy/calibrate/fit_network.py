@@ -12,7 +12,7 @@ from autodeploy.calibrate.fitting import FitError, Parameter, fit
 from autodeploy.calibrate.measurements import CollectiveTable
 from cost_models.inputs import CollectiveCurve, Tier
 
-IN_NETWORK_GAIN = 1.1  # the switch reduces where the large groups' efficiency passes the small ones' by this factor
+IN_NETWORK_GAIN = 1.06  # the switch reduces where the large groups' efficiency passes the small ones' by this factor
 
 
 def fit_intra(table: CollectiveTable, tier: Tier) -> tuple[CollectiveCurve, FitError]:

@@ -39,7 +39,9 @@ def run_of_log(log: IterationLog, device: str) -> tuple[Any, dict[str, Any]]:
 
     read = _Arguments(log)
     shape = model_shape(read)
-    world, tp, pp = (read.whole(name) for name in ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size"))
+    world, tp, pp = (
+        read.whole(name) for name in ("world_size", "tensor_model_parallel_size", "pipeline_model_parallel_size")
+    )
     cp, ep = read.whole("context_parallel_size", 1), read.whole("expert_model_parallel_size", 1)
     run = Run(
         id=log.source, group=log.program, family=log.source, source=log.source, model=log.source,

@@ -24,7 +24,9 @@ def parse_log(text: str, source: str) -> IterationLog:
     steps = {int(number): float(ms) * 1e-3 for number, ms in ITERATION.findall(text)}
     seconds = np.array([value for _, value in sorted(steps.items()) if value > 0])
     if not seconds.size:
-        raise InputError(source, "no iteration lines", "a log with `iteration ... | elapsed time per iteration (ms): ...`")
+        raise InputError(
+            source, "no iteration lines", "a log with `iteration ... | elapsed time per iteration (ms): ...`"
+        )
     if seconds.size > 3 * WARM_UP_STEPS:
         seconds = seconds[WARM_UP_STEPS:]
     program = "mindspeed" if re.search(r"mindspeed|torch_npu|ascend", text, re.IGNORECASE) else "megatron"

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from autodeploy.calibrate.measurements import AttentionTable, CollectiveTable, GemmTable, GroupedGemmTable, MoeTable, Table
+from autodeploy.calibrate.measurements import (
+    AttentionTable,
+    CollectiveTable,
+    GemmTable,
+    GroupedGemmTable,
+    MoeTable,
+    Table,
+)
 from autodeploy.errors import InputError
 
 Row = dict[str, str]

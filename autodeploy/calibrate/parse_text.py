@@ -86,7 +86,9 @@ def _op(text: str, source: str) -> str | None:
             raise InputError(f"{source}: op", stated.group(1), _op_choice())
         return COLLECTIVES[stated.group(1).lower()]
     for place in (text.lower(), source.lower()):
-        found = re.search(r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv)v?_?(?:perf|test|bench)?", place)
+        found = re.search(
+            r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv)v?_?(?:perf|test|bench)?", place
+        )
         if found:
             return COLLECTIVES[found.group(1) if found.group(1) in COLLECTIVES else found.group(1).replace("_", "")]
     return None

@@ -76,29 +76,34 @@ def calibrate(tables: Sequence[Table], base: dict[str, Any], runs: Runs | None =
     Of several tables for one curve the one with the smallest median error is kept. Training logs and ``runs`` are fitted
     last, on top of the tables.
     """
-    profile = build_profile(plain(base))
-    candidates: list[Fitted] = []
+    fitted: tuple[Fitted, ...] = ()
     skipped: list[tuple[str, str]] = []
-    for kind, fit_kind in _KINDS:
+    for kind, fit_kind in _STAGES:
+        profile = _with(base, fitted)  # later stages build on earlier ones: grouped GEMMs on GEMMs, nodes on links
+        found: list[Fitted] = []
         for table in (table for table in tables if isinstance(table, kind)):
             if table.seconds.size < MIN_ROWS:
                 skipped.append((table.source, f"{table.seconds.size} rows: a fit needs at least {MIN_ROWS}"))
                 continue
             try:
-                candidates += fit_kind(table, tables, profile)
+                found += fit_kind(table, tables, profile)
             except _NotUsed as reason:
                 skipped.append((table.source, str(reason)))
-    fitted = _best(candidates)
+        fitted = _best(found, fitted)
     logs = [table for table in tables if isinstance(table, IterationLog)]
     if logs or runs:
-        calibrated = merge(base, {"fits": Calibration(profile.name, fitted, ()).fits})
-        on_top, reasons = _fit_to_runs(logs, runs or Runs((), {}), build_profile(plain(calibrated)))
+        on_top, reasons = _fit_to_runs(logs, runs or Runs((), {}), _with(base, fitted))
         fitted = _best([*on_top], tuple(one for one in fitted if one.path not in {other.path for other in on_top}))
         skipped += reasons
     if not fitted:
         reason = "; ".join(f"{source}: {why}" for source, why in skipped) or "no table"
         raise InputError("measurements", reason, "at least one table that determines a curve")
-    return Calibration(profile.name, fitted, tuple(skipped))
+    return Calibration(base["name"], fitted, tuple(dict.fromkeys(skipped)))
+
+
+def _with(base: dict[str, Any], fitted: tuple[Fitted, ...]) -> HardwareProfile:
+    """The base profile with the curves fitted so far."""
+    return build_profile(plain(merge(base, {"fits": Calibration(base["name"], fitted, ()).fits})))
 
 
 def _best(candidates: Sequence[Fitted], others: tuple[Fitted, ...] = ()) -> tuple[Fitted, ...]:
@@ -196,20 +201,28 @@ def _fit_attention(table: AttentionTable, tables: Sequence[Table], base: Hardwar
     return [Fitted(("attention", table.kernel), entry(fields, error, table.source), error)]
 
 
-def _fit_collective(table: CollectiveTable, tables: Sequence[Table], base: HardwareProfile) -> list[Fitted]:
+def _fit_intra_node(table: CollectiveTable, tables: Sequence[Table], base: HardwareProfile) -> list[Fitted]:
+    tier, ranks = base.tiers[0], int(table.ranks.max())
+    if table.nodes > 1 and ranks > tier.cards:
+        return []
+    if ranks > tier.cards:
+        raise _NotUsed(f"{ranks} ranks in one node, but tier {tier.name} holds {tier.cards} cards")
+    return _fit_inside(table, tier)
+
+
+def _fit_inter_node(table: CollectiveTable, tables: Sequence[Table], base: HardwareProfile) -> list[Fitted]:
+    """The tables over several nodes, all of one operation together; the first of them does the work."""
     ranks = int(table.ranks.max())
-    if table.nodes == 1:
-        tier = base.tiers[0]
-        if ranks > tier.cards:
-            raise _NotUsed(f"{ranks} ranks in one node, but tier {tier.name} holds {tier.cards} cards")
-        return _fit_inside(table, tier)
+    if table.nodes == 1 or ranks <= base.tiers[0].cards:
+        return []
+    if table.op == "all_to_all":
+        raise _NotUsed("an all-to-all over nodes splits over tiers and is not fitted; its ring operations are")
     tier = next((tier for tier in base.tiers if tier.cards >= ranks), base.tiers[-1])
-    if tier is base.tiers[0]:
-        return _fit_inside(table, tier)
     inner = base.tiers[base.tiers.index(tier) - 1]
     together = [
         other for other in tables
-        if isinstance(other, CollectiveTable) and other.op == table.op and other.nodes > 1 and other.ranks.max() <= tier.cards
+        if isinstance(other, CollectiveTable) and other.op == table.op and other.nodes > 1
+        and base.tiers[0].cards < other.ranks.max() <= tier.cards
     ]  # fmt: skip
     if table is not together[0]:
         return []
@@ -227,17 +240,20 @@ def _fit_inside(table: CollectiveTable, tier: Tier) -> list[Fitted]:
         sent = dataclasses.replace(sent, op="p2p", message_bytes=sent.message_bytes / 2)  # half goes to the peer
         pair_tier = dataclasses.replace(tier, full_mesh=False)
         if tier.full_mesh:
-            pair_tier = dataclasses.replace(pair_tier, bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / (tier.cards - 1))
+            pair_tier = dataclasses.replace(
+                pair_tier, bandwidth_bytes_per_s=tier.bandwidth_bytes_per_s / (tier.cards - 1)
+            )
         curve, error = fit_intra(sent, pair_tier)
         data = f"{table.source}, all-to-all of 2 ranks: each sends half"
         fitted.append(Fitted(("collectives", tier.name, "p2p"), entry(curve, error, data), error))
     return fitted
 
 
-_KINDS: tuple[tuple[type, Callable[..., list[Fitted]]], ...] = (
+_STAGES: tuple[tuple[type, Callable[..., list[Fitted]]], ...] = (
     (GemmTable, _fit_gemm),
     (GroupedGemmTable, _fit_grouped),
     (MoeTable, _fit_grouped),
     (AttentionTable, _fit_attention),
-    (CollectiveTable, _fit_collective),
+    (CollectiveTable, _fit_intra_node),
+    (CollectiveTable, _fit_inter_node),
 )

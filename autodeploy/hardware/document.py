@@ -17,10 +17,24 @@ Document = dict[str, Any]
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 4  # of `extends`
 
-PROVENANCE_KEYS = frozenset({
-    "source", "sources", "confidence", "note", "notes", "data", "rows", "derived", "median_ape_frac", "p90_ape_frac",
-    "held_out_median_ape_frac", "held_out_p90_ape_frac", "held_out_rows", "at_bound",
-})
+PROVENANCE_KEYS = frozenset(
+    {
+        "source",
+        "sources",
+        "confidence",
+        "note",
+        "notes",
+        "data",
+        "rows",
+        "derived",
+        "median_ape_frac",
+        "p90_ape_frac",
+        "held_out_median_ape_frac",
+        "held_out_p90_ape_frac",
+        "held_out_rows",
+        "at_bound",
+    }
+)
 """Keys that say where a number comes from and how good it is. They may stand in any section and are not computed on."""
 
 
@@ -38,7 +52,9 @@ def parse_yaml(path: Path) -> tuple[Document, str]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        raise InputError("hardware", str(path), "a complete YAML file", f"{where}{problem}".replace("\n", " ")) from error
+        raise InputError(
+            "hardware", str(path), "a complete YAML file", f"{where}{problem}".replace("\n", " ")
+        ) from error
     if not isinstance(document, dict):
         raise InputError("hardware", str(path), "a mapping of sections", "see docs/hardware.md for an example")
     return document, hashlib.sha256(raw).hexdigest()
@@ -72,7 +88,12 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Document:
         below = merged.get(key)
         if value is None:
             merged.pop(key, None)
-        elif isinstance(value, dict) and isinstance(below, dict) and not ({"value", "data"} & {*value}) and "value" not in below:
+        elif (
+            isinstance(value, dict)
+            and isinstance(below, dict)
+            and not ({"value", "data"} & {*value})
+            and "value" not in below
+        ):
             merged[key] = merge(below, value)
         else:
             merged[key] = value
