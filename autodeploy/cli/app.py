@@ -41,7 +41,9 @@ class Command:
 
 COMMANDS: dict[str, Command | dict[str, Command]] = {
     "search": Command("autodeploy.cli.search", "search", "Rank strategies for a model on a number of cards."),
-    "estimate": Command("autodeploy.cli.estimate", "estimate", "Price one strategy: time and memory by cause and rank."),
+    "estimate": Command(
+        "autodeploy.cli.estimate", "estimate", "Price one strategy: time and memory by cause and rank."
+    ),
     "explain": Command("autodeploy.cli.explain", "explain", "Why a strategy costs what it does."),
     "compare": Command("autodeploy.cli.compare", "compare", "Two strategies side by side."),
     "simulate": Command("autodeploy.cli.simulate", "simulate", "Replay one step event by event."),
@@ -133,7 +135,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(_usage(error))
         if debug:
             raise
-        return _fail(f"internal error: {type(error).__name__}: {error} (AUTODEPLOY_DEBUG=1 shows where)", INTERNAL_ERROR)
+        return _fail(
+            f"internal error: {type(error).__name__}: {error} (AUTODEPLOY_DEBUG=1 shows where)", INTERNAL_ERROR
+        )
 
 
 def _usage(error: Any) -> str:

@@ -42,8 +42,12 @@ def layers(
     if costs is None:
         raise InputError("--costs", None, "a YAML, JSON or CSV file of item costs")
     options = BalanceOptions(
-        micro_batches=micro_batches, micro_batch_group=group, mtp_apart=mtp_apart, time_limit_s=timeout,
-        memory_cap_bytes=memory_cap * GIB if memory_cap else float("inf"), before=parse(before) if before else (),
+        micro_batches=micro_batches,
+        micro_batch_group=group,
+        mtp_apart=mtp_apart,
+        time_limit_s=timeout,
+        memory_cap_bytes=memory_cap * GIB if memory_cap else float("inf"),
+        before=parse(before) if before else (),
     )
     items = read_items(costs)
     text, feasible = run_layers(items, pp, vpp, options, mtp_embedding_first, output_format)
@@ -100,8 +104,14 @@ def _stages(plan: LayerPlan) -> Table:
         table.add_column(name, justify="left" if name in ("holds", "recompute") else "right")
     for row in stage_rows(plan):
         table.add_row(
-            str(row["stage"]), str(row["rank"]), str(row["chunk"]), row["holds"], row["recompute"],
-            f"{row['chunk_s']:.5g}", f"{row['rank_s']:.5g}", f"{row['rank_bytes'] / GIB:.2f}",
+            str(row["stage"]),
+            str(row["rank"]),
+            str(row["chunk"]),
+            row["holds"],
+            row["recompute"],
+            f"{row['chunk_s']:.5g}",
+            f"{row['rank_s']:.5g}",
+            f"{row['rank_bytes'] / GIB:.2f}",
         )
     return table
 
@@ -109,8 +119,12 @@ def _stages(plan: LayerPlan) -> Table:
 def _closing_lines(plan: LayerPlan) -> list[str]:
     if not plan.feasible:
         return [f"Nothing fits: {plan.not_launchable_because}; raise --memory-cap or give a recompute option."]
-    proven = "No placement is better." if plan.exact else (
-        f"Not proven best: at most {plan.rank_gap_frac:.2%} (rank sum) and {plan.chunk_gap_frac:.2%} (chunk) above it."
+    proven = (
+        "No placement is better."
+        if plan.exact
+        else (
+            f"Not proven best: at most {plan.rank_gap_frac:.2%} (rank sum) and {plan.chunk_gap_frac:.2%} (chunk) above it."
+        )
     )
     if not plan.launchable:
         return [proven, f"Not launchable: {plan.not_launchable_because}.", f"Layout: {plan.after.layout}"]

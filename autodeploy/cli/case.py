@@ -56,7 +56,9 @@ def load_case(options: CaseOptions) -> LoadedCase:
     if options.price is not None:
         _positive("--price-per-device-hour", options.price, "a number > 0")
         if tokens is None:
-            raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
+            raise InputError(
+                "--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T"
+            )
     model = load_model(options.model)
     for note in model.notes:
         say(f"{model.name}: {note}")
@@ -84,7 +86,9 @@ def with_cap(hardware: HardwareProfile, cap_gib: float | None) -> HardwareProfil
         return hardware
     _positive("--memory-cap", cap_gib, "GiB > 0")
     if cap_gib * GIB > hardware.device.hbm_bytes:
-        say(f"--memory-cap {cap_gib:g} is more than the {hardware.device.hbm_bytes / GIB:.1f} GiB of a {hardware.name} card")
+        say(
+            f"--memory-cap {cap_gib:g} is more than the {hardware.device.hbm_bytes / GIB:.1f} GiB of a {hardware.name} card"
+        )
     device = dataclasses.replace(hardware.device, usable_bytes=cap_gib * GIB)
     return dataclasses.replace(hardware, device=device)
 

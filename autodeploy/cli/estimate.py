@@ -65,7 +65,17 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.report.entry import Case
     from autodeploy.search.standard import price_one
 
-    names = ("model", "hardware", "seq_length", "global_batch", "precision", "backend", "imbalance", "memory_cap", "tokens")
+    names = (
+        "model",
+        "hardware",
+        "seq_length",
+        "global_batch",
+        "precision",
+        "backend",
+        "imbalance",
+        "memory_cap",
+        "tokens",
+    )
     loaded = load_case(CaseOptions(**{name: given[name] for name in names}, price=given["price_per_device_hour"]))
     batch, cost = price_one(
         strategy_text(given), loaded.model, loaded.hardware, loaded.workload, _devices(given["devices"]), loaded.backend

@@ -7,42 +7,44 @@ from typing import Annotated
 
 import typer
 
-CASE = "What is trained, on what"
-SPACE = "Axes: one value fixes an axis, 1,2,4 or 1..8 restricts it, no option leaves it free"
-HOW = "How to look"
-RESULT = "Result"
-
-Model = Annotated[str, typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, or a file of Megatron arguments.")]
+Model = Annotated[
+    str, typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, or a file of Megatron arguments.")
+]
 StrategyText = Annotated[str, typer.Argument(metavar="STRATEGY", help="Such as TP8/PP16/VPP2/EP32/MBS2/full.")]
-Hardware = Annotated[str, typer.Option("--hardware", help="Profile name or YAML file.", rich_help_panel=CASE)]
-Devices = Annotated[str, typer.Option("--devices", help="Cards; 512..6144 steps by node.", rich_help_panel=CASE)]
-SeqLength = Annotated[int, typer.Option("--seq-length", help="Tokens in a sequence.", rich_help_panel=CASE)]
-GlobalBatch = Annotated[int, typer.Option("--global-batch", help="Sequences in a step.", rich_help_panel=CASE)]
+Hardware = Annotated[str, typer.Option("--hardware", help="Profile name or YAML file.")]
+Devices = Annotated[str, typer.Option("--devices", help="Cards; 512..6144 steps by node.")]
+SeqLength = Annotated[int, typer.Option("--seq-length", help="Tokens in a sequence.")]
+GlobalBatch = Annotated[int, typer.Option("--global-batch", help="Sequences in a step.")]
 Precision = Annotated[str, typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4.")]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
 Imbalance = Annotated[
-    float | None, typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]")
+    float | None,
+    typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]"),
 ]
 MemoryCap = Annotated[float | None, typer.Option("--memory-cap", help="GiB a card may reserve. [by hardware]")]
-Tokens = Annotated[str | None, typer.Option("--tokens", help="Token budget, such as 15e12 or 15T: adds days and card-hours.")]
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", help="Token budget, such as 15e12 or 15T: adds days and card-hours.")
+]
 Price = Annotated[float | None, typer.Option("--price-per-device-hour", help="Money per card-hour; needs --tokens.")]
 
-AxisTp = Annotated[str | None, typer.Option("--tp", help="Tensor parallel sizes.", rich_help_panel=SPACE)]
-AxisPp = Annotated[str | None, typer.Option("--pp", help="Pipeline parallel sizes.", rich_help_panel=SPACE)]
-AxisVpp = Annotated[str | None, typer.Option("--vpp", help="Virtual stages (chunks) per rank.", rich_help_panel=SPACE)]
-AxisCp = Annotated[str | None, typer.Option("--cp", help="Context parallel sizes.", rich_help_panel=SPACE)]
-AxisEp = Annotated[str | None, typer.Option("--ep", help="Expert parallel sizes.", rich_help_panel=SPACE)]
-AxisEtp = Annotated[str | None, typer.Option("--etp", help="Expert tensor parallel sizes.", rich_help_panel=SPACE)]
-AxisDp = Annotated[str | None, typer.Option("--dp", help="Data parallel sizes.", rich_help_panel=SPACE)]
-AxisMicroBatch = Annotated[str | None, typer.Option("--micro-batch", help="Sequences in a micro-batch.", rich_help_panel=SPACE)]
-AxisRecompute = Annotated[
-    str | None, typer.Option("--recompute", help="none, full, selective or selective(moe,...).", rich_help_panel=SPACE)
-]
-AxisSchedule = Annotated[str | None, typer.Option("--schedule", help="Pipeline schedules.", rich_help_panel=SPACE)]
-AxisZero = Annotated[str | None, typer.Option("--zero", help="Sharding stages 0, 1, 2, 3.", rich_help_panel=SPACE)]
-AxisDispatcher = Annotated[str | None, typer.Option("--dispatcher", help="How expert tokens travel.", rich_help_panel=SPACE)]
+AxisTp = Annotated[str | None, typer.Option("--tp", help="Tensor parallel sizes.")]
+AxisPp = Annotated[str | None, typer.Option("--pp", help="Pipeline parallel sizes.")]
+AxisVpp = Annotated[str | None, typer.Option("--vpp", help="Virtual stages (chunks) per rank.")]
+AxisCp = Annotated[str | None, typer.Option("--cp", help="Context parallel sizes.")]
+AxisEp = Annotated[str | None, typer.Option("--ep", help="Expert parallel sizes.")]
+AxisEtp = Annotated[str | None, typer.Option("--etp", help="Expert tensor parallel sizes.")]
+AxisDp = Annotated[str | None, typer.Option("--dp", help="Data parallel sizes.")]
+AxisMicroBatch = Annotated[str | None, typer.Option("--micro-batch", help="Sequences in a micro-batch.")]
+AxisGroup = Annotated[str | None, typer.Option("--micro-batch-group", help="Micro-batches a chunk runs in a row.")]
+AxisOffload = Annotated[str | None, typer.Option("--offload", help="Shares of the optimizer state kept on the host.")]
+AxisSwap = Annotated[str | None, typer.Option("--swap", help="Shares of the saved activations swapped to the host.")]
+AxisLayout = Annotated[str | None, typer.Option("--layout", help="Pipeline layout text, such as 'Et*3|(tt|)*29m|L'.")]
+AxisRecompute = Annotated[str | None, typer.Option("--recompute", help="none, full, selective or selective(moe,...).")]
+AxisSchedule = Annotated[str | None, typer.Option("--schedule", help="Pipeline schedules.")]
+AxisZero = Annotated[str | None, typer.Option("--zero", help="Sharding stages 0, 1, 2, 3.")]
+AxisDispatcher = Annotated[str | None, typer.Option("--dispatcher", help="How expert tokens travel.")]
 AxisEpOverlap = Annotated[
     bool | None, typer.Option("--ep-overlap/--no-ep-overlap", help="Expert communication under computing.")
 ]
@@ -52,12 +54,18 @@ Method = Annotated[str, typer.Option("--method", help="auto, exhaustive, tpe, ns
 Trials = Annotated[int, typer.Option("--trials", help="Trials of the Optuna study.")]
 Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds after which what was found is ranked.")]
 Storage = Annotated[str | None, typer.Option("--storage", help="Optuna storage URL. [in memory]")]
-Study = Annotated[str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")]
+Study = Annotated[
+    str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")
+]
 Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.")]
 Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning skips.")]
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
-AllVariants = Annotated[bool, typer.Option("--all-variants", help="One row per strategy, not per TP/PP/VPP/EP/ETP/CP group.")]
-Rejected = Annotated[Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")]
+AllVariants = Annotated[
+    bool, typer.Option("--all-variants", help="One row per strategy, not per TP/PP/VPP/EP/ETP/CP group.")
+]
+Rejected = Annotated[
+    Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")
+]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
 Output = Annotated[Path | None, typer.Option("--output", help="File for the result instead of standard output.")]

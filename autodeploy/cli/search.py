@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
+AXES = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
+    "dispatcher", "ep_overlap", "offload", "swap", "layout",
+)  # fmt: skip
 
 
 def search(
@@ -34,11 +39,15 @@ def search(
     etp: opt.AxisEtp = None,
     dp: opt.AxisDp = None,
     micro_batch: opt.AxisMicroBatch = None,
+    micro_batch_group: opt.AxisGroup = None,
     recompute: opt.AxisRecompute = None,
     schedule: opt.AxisSchedule = None,
     zero: opt.AxisZero = None,
     dispatcher: opt.AxisDispatcher = None,
     ep_overlap: opt.AxisEpOverlap = None,
+    offload: opt.AxisOffload = None,
+    swap: opt.AxisSwap = None,
+    layout: opt.AxisLayout = None,
     objective: opt.Objective = "time",
     method: opt.Method = "auto",
     trials: opt.Trials = 200,
@@ -55,6 +64,8 @@ def search(
     output: opt.Output = None,
 ) -> None:
     """Rank parallel strategies for MODEL on a number of cards.
+
+    Axes (--tp, --pp, ...): one value fixes an axis, 1,2,4 or 1..8 narrows it, no option leaves it free.
 
     Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed).
     """
@@ -87,7 +98,17 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.report.documents import search_document
     from autodeploy.report.entry import Case
 
-    names = ("model", "hardware", "seq_length", "global_batch", "precision", "backend", "imbalance", "memory_cap", "tokens")
+    names = (
+        "model",
+        "hardware",
+        "seq_length",
+        "global_batch",
+        "precision",
+        "backend",
+        "imbalance",
+        "memory_cap",
+        "tokens",
+    )
     loaded = load_case(CaseOptions(**{name: given[name] for name in names}, price=given["price_per_device_hour"]))
     request = _request(given, loaded)
     with progress_bar() as progress:
@@ -104,9 +125,9 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
-    from autodeploy.cli.axes import read_axes
     from autodeploy.cli.ranges import card_counts
     from autodeploy.search import SearchRequest
+    from autodeploy.strategy.axes import Axes
 
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
     return SearchRequest(
@@ -115,7 +136,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
         workload=loaded.workload,
         backend=loaded.backend,
         devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
-        axes=read_axes(given),
+        axes=Axes.of({name: given[name] for name in AXES if given[name] is not None}),
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},
     )
@@ -129,4 +150,7 @@ def _search(given: dict[str, Any], request: SearchRequest, progress: Any) -> Sea
     from autodeploy.report.rejected import RejectedWriter
 
     with RejectedWriter(given["rejected"], request) as writer:
-        return run_search(request, progress=progress, on_priced=writer.priced, on_rejected=writer.rejected)
+        complete = dataclasses.replace(request, keep_oversized=True)
+        result = run_search(complete, progress=progress, on_priced=writer.priced)
+        writer.rules(result.counts.rejected)
+    return result

@@ -21,7 +21,14 @@ WORDS = {
 }
 
 
-def binds(time_s: Mapping[str, float], step_s: float, peak_bytes: float, cap_bytes: float, memory_rank: int, critical_rank: int) -> str:
+def binds(
+    time_s: Mapping[str, float],
+    step_s: float,
+    peak_bytes: float,
+    cap_bytes: float,
+    memory_rank: int,
+    critical_rank: int,
+) -> str:
     """In few words, such as "memory on rank 2" or "EP communication"."""
     if peak_bytes > cap_bytes:
         return f"does not fit: rank {memory_rank}"

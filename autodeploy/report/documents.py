@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import autodeploy
 from autodeploy.report.entry import GIB, Case, entry, per_rank
-from autodeploy.strategy import batch_to_strategy
+from autodeploy.strategy.convert import batch_to_strategy
+from autodeploy.strategy.rules import launchable
 from cost_models.strategies import StrategyBatch
 
 if TYPE_CHECKING:
@@ -72,13 +73,18 @@ def ranked_entries(case: Case, result: SearchResult) -> list[dict[str, Any]]:
         return []
     simulated = [None if math.isnan(seconds) else float(seconds) for seconds in result.ranking.simulated_s]
     batch = result.ranking.candidates.batch
+    _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
     return [
-        entry(case, batch, result.cost, i, rank=i + 1, simulated_s=seconds) for i, seconds in enumerate(simulated)
+        entry(case, batch, result.cost, i, not_launchable=reasons[i], simulated_s=seconds)
+        for i, seconds in enumerate(simulated)
     ]
 
 
 def estimate_document(case: Case, batch: StrategyBatch, cost: StepCost) -> dict[str, Any]:
     """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
     document = _head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
-    document["estimate"] = entry(case, batch, cost, 0, rank=1) | {"per_rank": per_rank(batch, cost, 0)}
+    _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
+    document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0]) | {
+        "per_rank": per_rank(batch, cost, 0)
+    }
     return document

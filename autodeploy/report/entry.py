@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.report.binding import binds
-from autodeploy.strategy import Strategy, batch_to_strategy, launchable
+from autodeploy.strategy.convert import batch_to_strategy
+from autodeploy.strategy.notation import Strategy
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_modules
 
@@ -39,9 +40,9 @@ class Case:
 
 
 def entry(
-    case: Case, batch: StrategyBatch, cost: StepCost, i: int, *, rank: int, simulated_s: float | None = None
+    case: Case, batch: StrategyBatch, cost: StepCost, i: int, *, not_launchable: str, simulated_s: float | None = None
 ) -> dict[str, Any]:
-    """Row ``i`` of a priced batch."""
+    """Row ``i`` of a priced batch. ``not_launchable`` says why no release launches it; "" where one does."""
     strategy = batch_to_strategy(batch, i)
     screened_s = float(cost.step_s[i])
     step_s = screened_s if simulated_s is None else simulated_s
@@ -51,12 +52,11 @@ def entry(
     memory_rank, critical_rank = int(cost.memory_rank[i]), int(cost.critical_rank[i])
     devices = int(batch.devices[i])
     tokens_per_s = case.workload.global_batch * case.workload.seq_length / step_s
-    can_launch, why_not = launchable(strategy, case.model, case.hardware, case.workload, case.backend)
     return {
-        "rank": rank,
+        "rank": i + 1,
         **axes_of(strategy, batch, i, case.workload.global_batch),
-        "launchable": can_launch,
-        **({} if can_launch else {"not_launchable_because": why_not}),
+        "launchable": not not_launchable,
+        "not_launchable_because": not_launchable or None,
         "step_time_s": step_s,
         "screened_step_time_s": screened_s,
         "simulated_step_time_s": simulated_s,

@@ -12,7 +12,12 @@ SHOWN_FRAC = 0.0005  # causes below this share of the whole are left out of the 
 
 def estimate_table(document: Mapping[str, Any]) -> str:
     entry = document["estimate"]
-    parts = [heading(document), "", wrap(f"{entry['strategy']}  DP{entry['dp']}, {entry['micro_batches']} micro-batches"), ""]
+    parts = [
+        heading(document),
+        "",
+        wrap(f"{entry['strategy']}  DP{entry['dp']}, {entry['micro_batches']} micro-batches"),
+        "",
+    ]
     parts += [headline(entry, document["memory_cap_gib"]), ""]
     parts += side_by_side(
         shares("time on rank " + str(entry["critical_rank"]), entry["time_s"], "s"),
@@ -20,7 +25,8 @@ def estimate_table(document: Mapping[str, Any]) -> str:
     )
     ranks = entry["per_rank"]
     rows = [
-        [str(r), seconds(busy), f"{peak:.2f}"] for r, busy, peak in zip(ranks["rank"], ranks["busy_s"], ranks["peak_memory_gib"], strict=True)
+        [str(r), seconds(busy), f"{peak:.2f}"]
+        for r, busy, peak in zip(ranks["rank"], ranks["busy_s"], ranks["peak_memory_gib"], strict=True)
     ]
     parts += ["", columns(["rank", "busy s", "peak GiB"], rows, set(), flexible=0)]
     return "\n".join(parts)
@@ -35,7 +41,9 @@ def headline(entry: Mapping[str, Any], cap_gib: float) -> str:
     ]
     if "days" in entry:
         price = f", price {entry['price']:,.0f}" if "price" in entry else ""
-        lines.append(f"{entry['tokens']:.3g} tokens: {entry['days']:.1f} days, {entry['device_hours']:,.0f} card-hours{price}")
+        lines.append(
+            f"{entry['tokens']:.3g} tokens: {entry['days']:.1f} days, {entry['device_hours']:,.0f} card-hours{price}"
+        )
     return "\n".join(wrap(line) for line in lines)
 
 

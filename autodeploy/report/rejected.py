@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -11,7 +12,8 @@ from typing import IO, Any
 from autodeploy.errors import InputError
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.request import SearchRequest
-from autodeploy.strategy import batch_to_strategy
+from autodeploy.strategy.convert import batch_to_strategy
+from autodeploy.strategy.rules import RULES
 from cost_models.strategies import StrategyBatch
 
 GIB = 2**30
@@ -22,7 +24,7 @@ class RejectedWriter:
     """CSV, or a JSON array where the file ends in .json."""
 
     def __init__(self, path: Path, request: SearchRequest) -> None:
-        self._path, self._cap = path, request.hardware.usable_bytes
+        self._path, self._cap, self._devices = path, request.hardware.usable_bytes, max(request.devices)
         self._file: IO[str] | None = None
         self._rows = 0
 
@@ -30,14 +32,18 @@ class RejectedWriter:
         try:
             self._file = self._path.open("w", encoding="utf-8", newline="")
         except OSError as error:
-            raise InputError("--rejected", str(self._path), "a file that can be written", str(error.strerror)) from error
+            raise InputError(
+                "--rejected", str(self._path), "a file that can be written", str(error.strerror)
+            ) from error
         if self._is_json:
             self._file.write("[")
         else:
             csv.writer(self._file, lineterminator="\n").writerow(HEADER)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._file is not None
         if self._is_json:
             self._file.write("\n]\n")
@@ -52,11 +58,15 @@ class RejectedWriter:
         misses = candidates.take(~candidates.feasible)
         for i in range(len(misses)):
             short = (float(misses.reserved_bytes[i]) - self._cap) / GIB
-            self._write(_text(misses.batch, i), int(misses.batch.devices[i]), "does-not-fit", f"short by {short:.2f} GiB", short)
+            self._write(
+                _text(misses.batch, i), int(misses.batch.devices[i]), "does-not-fit", f"short by {short:.2f} GiB", short
+            )
 
-    def rejected(self, devices: int, strategy: str, rule: str, words: str) -> None:
-        """A strategy that a rule excludes."""
-        self._write(strategy, devices, rule, words, None)
+    def rules(self, counts: Mapping[str, int]) -> None:
+        """One row for each rule: how much of the space it excludes."""
+        texts = {rule.name: f"{rule.text}; {rule.remedy}" for rule in RULES}
+        for name, count in sorted(counts.items(), key=lambda item: -item[1]):
+            self._write("*", self._devices, name, f"{count} excluded: {texts.get(name, '')}", None)
 
     def _write(self, strategy: str, devices: int, reason: str, detail: str, short: float | None) -> None:
         assert self._file is not None

@@ -12,7 +12,9 @@ WIDTH = 100
 ELLIPSIS = "…"
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH) -> str:
+def columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH
+) -> str:
     """Aligned text. ``left`` columns are left-aligned; the ``flexible`` one gives way where the line is too long."""
     table = [list(header), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
@@ -97,7 +99,9 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
     if "days" in first:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
         notes.append(
-            wrap(f"First row, {first['tokens']:.3g} tokens: {first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}.")
+            wrap(
+                f"First row, {first['tokens']:.3g} tokens: {first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}."
+            )
         )
     if document["timed_out"]:
         notes.append("Stopped at --timeout: what was found until then is ranked.")
@@ -110,7 +114,12 @@ def nothing_fits(document: Mapping[str, Any]) -> str:
     if document["nearest"]:
         lines.append(f"No plan fits into {document['memory_cap_gib']:.2f} GiB a card. Closest:")
         for miss in document["nearest"]:
-            lines.append(wrap(f"  {miss['strategy']}: short by {miss['short_by_gib']:.1f} GiB; fits with {miss['fix']}", indent="    "))
+            lines.append(
+                wrap(
+                    f"  {miss['strategy']}: short by {miss['short_by_gib']:.1f} GiB; fits with {miss['fix']}",
+                    indent="    ",
+                )
+            )
     else:
         lines.append("No valid strategy. What the rules rejected:")
         if not document["rejected"]:

@@ -21,9 +21,7 @@ GROUPED_SCHEDULES = tuple(SCHEDULE_CODE[name] for name in ("interleaved", "adapt
 Valid = Callable[[StrategyBatch], np.ndarray]
 
 
-def landscape_around(
-    best: StrategyBatch, global_batch: int, valid: Valid, free: Mapping[str, bool]
-) -> Landscape:
+def landscape_around(best: StrategyBatch, global_batch: int, valid: Valid, free: Mapping[str, bool]) -> Landscape:
     """Parameters: which of the best strategies, and the moves left free. A move that the rules forbid is not made."""
     highs = {"strategy": len(best) - 1} | {name: high for name, high in HIGHS.items() if free[name]}
 

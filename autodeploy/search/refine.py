@@ -81,9 +81,7 @@ def _two_objectives(request: SearchRequest) -> bool:
     return request.objective == "pareto" or request.method == "nsga2"
 
 
-def _tell(
-    request: SearchRequest, study: optuna.Study, trials: Sequence[optuna.Trial], candidates: Candidates
-) -> None:
+def _tell(request: SearchRequest, study: optuna.Study, trials: Sequence[optuna.Trial], candidates: Candidates) -> None:
     """What does not fit is told as an over-long step, the longer the more it lacks, so that the study turns away from it."""
     cap = request.hardware.usable_bytes
     excess = np.maximum(candidates.reserved_bytes / cap - 1.0, 0.0)
@@ -122,7 +120,9 @@ def _study(request: SearchRequest) -> optuna.Study:
                 load_if_exists=True,
             )
         except Exception as error:  # SQLAlchemy's and the driver's own types; none of them is ours to import
-            raise InputError("--storage", request.storage, "a database URL that Optuna opens", _first_line(error)) from error
+            raise InputError(
+                "--storage", request.storage, "a database URL that Optuna opens", _first_line(error)
+            ) from error
 
 
 def _first_line(error: Exception) -> str:

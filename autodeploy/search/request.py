@@ -52,7 +52,8 @@ class SearchRequest:
     objective: str = "time"
     top: int = 20
     all_variants: bool = False
-    audit: bool = False
+    audit: bool = False  # price also what pruning skips
+    keep_oversized: bool = False  # price also what cannot fit whatever the options, to name the nearest misses
     trials: int = 200
     timeout_s: float | None = None
     storage: str | None = None

@@ -64,11 +64,10 @@ def _screen_and_refine(
         request=request, counts=screened.counts, screen_s=screened.seconds, timed_out=screened.timed_out
     )
     shortlist = screened.shortlist
-    if shortlist is None:
-        return result, None
+    if shortlist is None or not shortlist.feasible:
+        priced = shortlist.priced if shortlist else 0
+        return replace(result, enumerated=priced, misses=_misses(request, twin, deadline)), None
     result = replace(result, enumerated=shortlist.priced, feasible=shortlist.feasible)
-    if not len(shortlist.overall):
-        return replace(result, misses=nearest(request, shortlist.misses, twin)), None
     pool = Candidates.concatenate([shortlist.groups, shortlist.overall, shortlist.front])
     if request.method == "auto" and not screened.timed_out:
         from autodeploy.search.study import refine_around  # Optuna: only where a study runs
@@ -77,6 +76,12 @@ def _screen_and_refine(
         result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out)
         pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
     return result, pool
+
+
+def _misses(request: SearchRequest, twin: Twin, deadline: float | None) -> list[NearMiss]:
+    """What comes closest, of all there is: also of what the screen has left out as too large for the card."""
+    screened = screen(replace(request, keep_oversized=True), twin, deadline=deadline)
+    return nearest(request, screened.shortlist.misses, twin) if screened.shortlist else []
 
 
 def _study(

@@ -1,12 +1,70 @@
-"""The search with the real parts: cost models, space of strategies, rules."""
+"""The search with the real parts: cost models, space of strategies, rules, and the simulator where there is one."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.run import SearchResult, search
+from autodeploy.search.screen import OnPriced
+from autodeploy.search.space import SpaceCounts
+from autodeploy.search.twin import Twin
+from autodeploy.strategy.convert import strategy_to_batch
+from autodeploy.strategy.notation import parse_strategy
+from autodeploy.strategy.rules import check, require_valid
+from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.strategies import Bool, StrategyBatch
+
+if TYPE_CHECKING:
+    from cost_models.step import StepCost
 
 
-def run_search(request: SearchRequest, *, progress: Progress | None = None, **more: Any) -> SearchResult:
-    raise NotImplementedError
+def standard_space(request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator[StrategyBatch]:
+    """The strategies of one number of cards."""
+    from autodeploy.strategy.space import enumerate_space
+
+    found = enumerate_space(
+        request.model,
+        request.hardware,
+        request.workload,
+        devices,
+        request.backend,
+        request.axes,
+        audit=request.audit,
+        keep_oversized=request.keep_oversized,
+    )
+    try:
+        yield from found
+    finally:
+        counts.core += found.counts.core
+        counts.pruned += sum(found.counts.pruned.values())
+        counts.rejected.update(found.counts.rejected)
+
+
+def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
+    """Whether a strategy breaks no rule of the back end, [N]."""
+    return np.asarray(check(request.model, request.hardware, request.workload, batch, request.backend) == 0)
+
+
+def run_search(
+    request: SearchRequest, *, progress: Progress | None = None, on_priced: OnPriced | None = None
+) -> SearchResult:
+    """``search`` with the cost models, the space and the rules of this package."""
+    from cost_models.step import evaluate
+
+    twin = Twin(evaluate=evaluate, space=standard_space, valid=rules_allow)
+    return search(request, twin, progress=progress, on_priced=on_priced)
+
+
+def price_one(
+    text: str, model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, backend: str
+) -> tuple[StrategyBatch, StepCost]:
+    """One strategy in the notation, priced by rank. InputError where it is malformed or breaks a rule."""
+    from cost_models.step import evaluate
+
+    batch = strategy_to_batch(parse_strategy(text), model, devices, backend)
+    require_valid(model, hardware, workload, batch, backend, devices=devices)
+    return batch, evaluate(model, hardware, workload, batch, per_rank=True)

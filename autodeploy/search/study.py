@@ -18,7 +18,12 @@ FASTER_ORIGINS = 24  # strategies that would be faster still and almost fit
 
 
 def refine_around(
-    request: SearchRequest, shortlist: Shortlist, pool: Candidates, twin: Twin, deadline: float | None, progress: Progress | None
+    request: SearchRequest,
+    shortlist: Shortlist,
+    pool: Candidates,
+    twin: Twin,
+    deadline: float | None,
+    progress: Progress | None,
 ) -> Refined:
     """What a study finds around the best of the pool and around what almost fits, in closed-form prices."""
     began = time.monotonic()
@@ -30,9 +35,7 @@ def refine_around(
     landscape = landscape_around(
         origins.batch, request.workload.global_batch, lambda batch: twin.valid(request, batch), free_moves(request.axes)
     )
-    found = refine(
-        request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress
-    )
+    found = refine(request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress)
     candidates = None if found.candidates is None else twin.screened(request, found.candidates.batch)
     return Refined(candidates, found.trials, time.monotonic() - began, found.timed_out)
 
@@ -44,9 +47,7 @@ def study_space(
     landscape = landscape_of_space(request, twin.space, counts)
     if landscape is None or request.trials == 0:
         return Refined(None, 0, 0.0, False)
-    found = refine(
-        request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress
-    )
+    found = refine(request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress)
     assert found.candidates is not None, "a study of at least one trial has tried something"
     candidates = twin.screened(request, found.candidates.batch)
     return Refined(candidates, found.trials, found.seconds, found.timed_out)

@@ -29,9 +29,7 @@ def two() -> StrategyBatch:
 
 
 def test_moves_decode(two: StrategyBatch) -> None:
-    around = landscape_around(
-        two, 32, lambda batch: np.ones(len(batch), bool), free
-    )
+    around = landscape_around(two, 32, lambda batch: np.ones(len(batch), bool), free)
     batch = around.decode(
         [
             {"strategy": 0, "group": 1, "recompute_layers": 4, "swap": 4, "offload": 8},
@@ -44,9 +42,7 @@ def test_moves_decode(two: StrategyBatch) -> None:
 
 
 def test_forbidden_moves_are_not_made(two: StrategyBatch) -> None:
-    around = landscape_around(
-        two, 32, lambda batch: batch.swap_frac == 0, free
-    )
+    around = landscape_around(two, 32, lambda batch: batch.swap_frac == 0, free)
     batch = around.decode([{"strategy": 0, "group": 0, "recompute_layers": 0, "swap": 8, "offload": 0}])
     assert batch.swap_frac.tolist() == [0.0]
 

@@ -134,7 +134,15 @@ def test_a_storage_that_cannot_be_opened_is_bad_input() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("method", "magic"), ("objective", "beauty"), ("top", 0), ("trials", -1), ("workers", 0), ("timeout_s", 0.0), ("devices", ())],
+    [
+        ("method", "magic"),
+        ("objective", "beauty"),
+        ("top", 0),
+        ("trials", -1),
+        ("workers", 0),
+        ("timeout_s", 0.0),
+        ("devices", ()),
+    ],
 )
 def test_bad_requests_are_named(field: str, value: object) -> None:
     with pytest.raises(InputError, match="--"):
