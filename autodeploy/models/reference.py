@@ -11,7 +11,7 @@ from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
 
 TOP_K_ASSUMED = 2  # where an entry states none: GShard's (arXiv 2006.16668), and Megatron's and Mixtral's usual value
 
-# Four norms a layer: before and after each half. Sources: arXiv 2504.07866 and 2505.04519 (Pangu Ultra), 2408.00118 (Gemma 2).
+# Four norms a layer, before and after each half. Sources: arXiv 2504.07866, 2505.04519 (Pangu), 2408.00118 (Gemma 2).
 SANDWICH_NORM = ("pangu-ultra", "gemma2")
 
 
@@ -23,48 +23,57 @@ def from_reference(entry: Mapping[str, Any]) -> ModelSpec:
     line: RMSNorm, no biases, untied.
     """
     notes: list[str] = []
-    layers, gated = int(entry["num_layers"]), bool(entry["gated_mlp"])
+    name = str(entry.get("name", "model"))
+    layers, gated = _count(entry, "num_layers"), bool(entry.get("gated_mlp", True))
     gpt = not gated and entry.get("activation") != "squared_relu" and "learned_pos_embedding" not in entry
     tied = not entry["untied_embeddings"] if "untied_embeddings" in entry else not gated
     if "untied_embeddings" not in entry:
         notes.append(f"embeddings assumed {'tied' if tied else 'untied'} ({'gated' if gated else 'plain'} MLP)")
     mixers = _mixers(entry, layers, bias=gpt)
     mlps = _mlps(entry, layers, gated, gpt, notes)
-    norms = 4 if any(word in str(entry["name"]).lower() for word in SANDWICH_NORM) else 2
+    norms = 4 if any(word in name.lower() for word in SANDWICH_NORM) else 2
     kinds = [LayerKind(attention=mixer, feed_forward=mlp, norms=norms) for mixer, mlp in zip(mixers, mlps, strict=True)]
     return ModelSpec(
-        name=str(entry["name"]),
-        hidden=int(entry["hidden_size"]),
-        vocab=int(entry["vocab_size"]),
+        name=name,
+        hidden=_count(entry, "hidden_size"),
+        vocab=_count(entry, "vocab_size"),
         layers=runs_of(kinds),
         tied_embeddings=tied,
         mtp_modules=int(entry.get("mtp_layers") or 0),
         norm_bias=gpt or entry.get("activation") == "squared_relu",  # Nemotron: LayerNorm1p
         learned_positions=int(entry.get("learned_pos_embedding") or 0),
-        embedding_norm="bloom" in str(entry["name"]).lower() and "gpt" not in str(entry["name"]).lower(),
+        embedding_norm="bloom-" in name.lower(),  # BLOOM, not BloombergGPT
         notes=tuple(notes),
     )
 
 
+def _count(entry: Mapping[str, Any], field: str) -> int:
+    """A whole number > 0 that the entry must state."""
+    value = entry.get(field)
+    if type(value) is not int or value <= 0:
+        raise InputError(field, value, "a whole number > 0")
+    return value
+
+
 def _mixers(entry: Mapping[str, Any], layers: int, bias: bool) -> list[Attention]:
     """The attention of every layer."""
-    heads = int(entry["num_attention_heads"])
+    heads, hidden = _count(entry, "num_attention_heads"), _count(entry, "hidden_size")
     if entry.get("mla"):
         return [_latent(heads, entry["mla"])] * layers
     head_dim = int(entry.get("head_dim") or 0)
     if not head_dim:
-        if entry["hidden_size"] % heads:
-            raise InputError("num_attention_heads", heads, f"a divisor of hidden_size ({entry['hidden_size']})")
-        head_dim = entry["hidden_size"] // heads
-    shape: dict[str, Any] = dict(
-        query_heads=heads,
-        kv_heads=int(entry.get("num_kv_heads") or heads),
-        head_dim=head_dim,
-        v_head_dim=head_dim,
-        qkv_bias=bool(entry.get("qkv_bias", bias)),
-        output_bias=bias,
-        qk_norm=bool(entry.get("qk_layernorm", False)),
-    )
+        if hidden % heads:
+            raise InputError("num_attention_heads", heads, f"a divisor of hidden_size ({hidden})")
+        head_dim = hidden // heads
+    shape: dict[str, Any] = {
+        "query_heads": heads,
+        "kv_heads": int(entry.get("num_kv_heads") or heads),
+        "head_dim": head_dim,
+        "v_head_dim": head_dim,
+        "qkv_bias": bool(entry.get("qkv_bias", bias)),
+        "output_bias": bias,
+        "qk_norm": bool(entry.get("qk_layernorm", False)),
+    }
     full = Attention(**shape)
     if not entry.get("sliding_window"):
         return [full] * layers
@@ -74,15 +83,15 @@ def _mixers(entry: Mapping[str, Any], layers: int, bias: bool) -> list[Attention
 
 
 def _latent(heads: int, mla: Mapping[str, Any]) -> Attention:
-    nope, rope = int(mla["qk_nope_head_dim"]), int(mla["qk_rope_head_dim"])
+    nope, rope = _count(mla, "qk_nope_head_dim"), _count(mla, "qk_rope_head_dim")
     return Attention(
         kind="mla",
         query_heads=heads,
         kv_heads=heads,
         head_dim=nope + rope,
-        v_head_dim=int(mla["v_head_dim"]),
+        v_head_dim=_count(mla, "v_head_dim"),
         q_lora_rank=int(mla.get("q_lora_rank") or 0),
-        kv_lora_rank=int(mla["kv_lora_rank"]),
+        kv_lora_rank=_count(mla, "kv_lora_rank"),
         qk_nope_head_dim=nope,
         qk_rope_head_dim=rope,
     )
@@ -95,7 +104,7 @@ def _mlps(entry: Mapping[str, Any], layers: int, gated: bool, bias: bool, notes:
     dense = FeedForward(width=width, gated=gated, bias=bias)
     if not moe:
         return [dense] * layers
-    expert_width = int(moe["expert_ffn_hidden_size"])
+    expert_width = _count(moe, "expert_ffn_hidden_size")
     if not moe.get("top_k"):
         notes.append(f"top_k is not stated: {TOP_K_ASSUMED} assumed")
     shared = moe.get("shared_ffn_hidden_size") or int(moe.get("num_shared_experts") or 0) * expert_width
@@ -103,7 +112,7 @@ def _mlps(entry: Mapping[str, Any], layers: int, gated: bool, bias: bool, notes:
         width=expert_width,
         gated=gated,
         bias=bias,
-        experts=int(moe["num_experts"]),
+        experts=_count(moe, "num_experts"),
         top_k=int(moe.get("top_k") or TOP_K_ASSUMED),
         shared_width=int(shared),
         router_groups=int(moe.get("groups") or 0),

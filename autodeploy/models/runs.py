@@ -48,7 +48,7 @@ def _evaluate(node: ast.expr) -> int | list[int]:
         left, right = _evaluate(node.left), _evaluate(node.right)
         if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
             return left + right
-        if isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int):
-            if 0 <= right * len(left) <= MOST_LAYERS:
-                return left * right
+        repeats = isinstance(node.op, ast.Mult) and isinstance(left, list) and isinstance(right, int)
+        if repeats and 0 <= right * len(left) <= MOST_LAYERS:  # type: ignore[operator,arg-type]
+            return left * right  # type: ignore[operator,return-value]
     raise ValueError("not a layer pattern")

@@ -1,0 +1,125 @@
+"""The feed-forward half of every layer of a Hugging Face configuration."""
+
+from __future__ import annotations
+
+from autodeploy.models.hf_families import PLAIN_ACTIVATIONS, Family
+from autodeploy.models.hf_keys import Keys
+from autodeploy.models.runs import layer_pattern
+from cost_models.inputs import FeedForward
+
+BALANCED_BY_BIAS = "noaux_tc"  # DeepSeek-V3's router carries a bias per expert (arXiv 2408.15664)
+
+
+def feed_forwards(keys: Keys, family: Family, layers: int, notes: list[str]) -> list[FeedForward]:
+    """One FeedForward for each of ``layers`` layers."""
+    gated = is_gated(keys, family, notes)
+    if not _has_experts(keys):
+        return [dense(keys, family, gated)] * layers
+    pattern = _moe_layers(keys, layers)
+    plain = None if all(pattern) else dense(keys, family, gated)
+    return [
+        moe(keys, family, gated, layer) if is_moe or plain is None else plain for layer, is_moe in enumerate(pattern)
+    ]
+
+
+def is_gated(keys: Keys, family: Family, notes: list[str]) -> bool:
+    """Three matrices (gate, up, down) or two: by family, else by the activation."""
+    if family.gated is not None:
+        return family.gated
+    activation = keys.text("activation")
+    gated = activation not in PLAIN_ACTIVATIONS
+    notes.append(f"{'gated' if gated else 'plain'} MLP assumed (activation {activation or 'not stated'})")
+    return gated
+
+
+def dense(keys: Keys, family: Family, gated: bool) -> FeedForward:
+    """The dense MLP; Llama 4 has its width in intermediate_size_mlp."""
+    if keys.has("intermediate_size_mlp"):
+        width = keys.count("intermediate_size_mlp")
+    elif not keys.has("width") and family.plain_width:
+        width = family.plain_width * keys.count("hidden")
+    else:
+        width = keys.count("width")
+    return FeedForward(width=width, gated=gated, bias=_mlp_bias(keys, family))
+
+
+def _mlp_bias(keys: Keys, family: Family) -> bool:
+    return keys.flag("mlp_bias", keys.flag("use_bias", False)) or family.mlp_bias
+
+
+def _has_experts(keys: Keys) -> bool:
+    return keys.has("experts") and keys.count("experts", least=0) > 1
+
+
+def moe(keys: Keys, family: Family, gated: bool, layer: int) -> FeedForward:
+    """Routed and shared experts of one layer. Without a width of their own, experts have the plain width."""
+    has_width = keys.has("expert_width") and keys.count("expert_width", layer=layer, least=0) > 0
+    width = keys.count("expert_width" if has_width else "width", layer=layer)
+    groups = keys.count("router_groups", 0, least=0)
+    limited = groups > 1
+    return FeedForward(
+        width=width,
+        gated=gated,
+        bias=_mlp_bias(keys, family),
+        experts=keys.count("experts", layer=layer),
+        top_k=keys.count("top_k", layer=layer),
+        shared_width=_shared_width(keys, family, width, layer),
+        router_bias=family.router_bias or keys.text("topk_method") == BALANCED_BY_BIAS or _expert_bias(keys),
+        shared_gate=family.shared_gate and keys.count("shared_width", 0, least=0) > 0,
+        router_groups=groups if limited else 0,
+        router_top_groups=keys.count("router_top_groups", 0, least=0) if limited else 0,
+    )
+
+
+def _expert_bias(keys: Keys) -> bool:
+    return keys.flag("router_enable_expert_bias", False) or keys.flag("use_routing_bias", False)
+
+
+def _shared_width(keys: Keys, family: Family, expert_width: int, layer: int) -> int:
+    """Summed width of the shared experts: stated (0 for none), or their number times the expert's width."""
+    if keys.has("shared_width"):
+        stated = keys.count("shared_width", layer=layer, least=0)
+        return stated * keys.count("shared_experts", 1, layer=layer, least=0)
+    if family.expert_width_is_dense:  # Llama 4: always one
+        return expert_width
+    if keys.flag("enable_moe_block", False):  # Gemma 4: a dense MLP beside the experts of every layer
+        return keys.count("width")
+    return keys.count("shared_experts", 0, layer=layer, least=0) * expert_width
+
+
+def _moe_layers(keys: Keys, layers: int) -> list[bool]:
+    """Which layers have experts; each family says it in its own way, and what is not said holds for all layers."""
+    marks = [True] * layers
+    for i in range(min(keys.count("first_dense", 0, least=0), layers)):
+        marks[i] = False
+    listed = _listed(keys, layers)
+    step = _step(keys)
+    dense_only = set(keys.raw.get("mlp_only_layers") or ())
+    start = keys.count("moe_layer_start_index", 0, least=0)
+    end = keys.raw.get("moe_layer_end_index")
+    last = end if isinstance(end, int) and end >= 0 else layers - 1
+    return [
+        marks[i] and listed[i] and (i + 1) % step == 0 and i not in dense_only and start <= i <= last
+        for i in range(layers)
+    ]
+
+
+def _step(keys: Keys) -> int:
+    """Every n-th layer is MoE, the n-th the first: Qwen, Llama 4, ERNIE."""
+    for name in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"):
+        if keys.has(name):
+            return keys.count(name)
+    return 1
+
+
+def _listed(keys: Keys, layers: int) -> list[bool]:
+    """Layers named one by one: a list of marks (MiMo-V2), of indices (Llama 4), or every n-th (DeepSeek)."""
+    marks = keys.per_layer("moe_layer_freq", layers)
+    if marks is not None:
+        return [bool(mark) for mark in marks]
+    if keys.has("moe_layer_freq"):
+        return [bool(mark) for mark in layer_pattern("moe_layer_freq", str(keys.raw["moe_layer_freq"]), layers)]
+    indices = keys.raw.get("moe_layers")
+    if isinstance(indices, list) and indices:
+        return [i in indices for i in range(layers)]
+    return [True] * layers
