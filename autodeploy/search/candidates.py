@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.search.request import Evaluate, SearchRequest
-from cost_models.strategies import F64, SCHEDULE_CODE, Bool, I64, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

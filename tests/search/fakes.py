@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from types import SimpleNamespace as StepCost  # TEMP
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from cost_models.inputs import (
     Tier,
     Workload,
 )
-from types import SimpleNamespace as StepCost  # TEMP
 from cost_models.strategies import RECOMPUTE_BIT, Layout, StrategyBatch, single
 
 GIB = 2**30
