@@ -9,6 +9,11 @@ from typing import Any
 from autodeploy.errors import InputError
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
 
+KIND_NEEDS = {  # what a kind cannot do without, beside query_heads
+    "mla": ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
+    "gated_delta": ("value_heads", "conv_kernel"),
+    "mamba": ("value_heads", "state_dim", "state_groups", "conv_kernel"),
+}
 NO_HALF = "none"  # a block without attention, or without feed-forward
 MODEL_FLAGS = (
     "tied_embeddings", "norm_bias", "learned_positions", "embedding_norm", "head_bias", "max_seq_length",
@@ -46,16 +51,19 @@ def _named(entry: Mapping[str, Any], mark: str) -> dict[str, Mapping[str, Any]]:
 def _attention(name: str, entry: Mapping[str, Any], hidden: int) -> Attention:
     """Fills in what follows from the rest: head sizes and the number of key/value heads."""
     filled = dict(entry)
+    prefix = f"attention.{name}" if name else "attention"
     heads = filled["query_heads"]
+    for field in KIND_NEEDS.get(filled.get("kind", "softmax"), ()):
+        if not filled.get(field):
+            raise InputError(f"{prefix}.{field}", filled.get(field), f"a whole number > 0 for kind {filled['kind']}")
     filled.setdefault("kv_heads", heads)
     if filled.get("kind") == "mla":
         filled.setdefault("head_dim", filled.get("qk_nope_head_dim", 0) + filled.get("qk_rope_head_dim", 0))
     elif "head_dim" not in filled:
         if heads <= 0 or hidden % heads:
-            field = "attention.query_heads" if not name else f"attention.{name}.query_heads"
-            raise InputError(field, heads, f"a divisor of hidden ({hidden})", "or state head_dim")
+            raise InputError(f"{prefix}.query_heads", heads, f"a divisor of hidden ({hidden})", "or state head_dim")
         filled["head_dim"] = hidden // heads
-    filled.setdefault("v_head_dim", filled["head_dim"])
+    filled.setdefault("v_head_dim", filled.get("qk_nope_head_dim") or filled["head_dim"])
     return Attention(**filled)
 
 
