@@ -69,15 +69,17 @@ _NAMES = {"schedule": SCHEDULES, "dispatcher": DISPATCHERS}
 def parse_range(text: str, field: str = "range") -> tuple[int, ...] | Between:
     """``1,2,4``: these. ``1..8``: the valid ones in between. ``8``: this."""
     low, dots, high = text.strip().partition("..")
-    allowed = "whole numbers > 0 such as 4, 1,2,4 or 1..8"
-    if dots:
-        if not (low.strip().isdigit() and high.strip().isdigit()) or not 0 < int(low) <= int(high):
-            raise InputError(f"--{field}", text, allowed)
-        return Between(int(low), int(high))
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts) or (field != "zero" and 0 in map(int, parts)):
+    least = 0 if field == "zero" else 1
+    allowed = f"whole numbers >= {least} such as 4, 1,2,4 or 1..8"
+    parts = [low.strip(), high.strip()] if dots else [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) >= least for part in parts):
         raise InputError(f"--{field}", text, allowed)
-    return tuple(dict.fromkeys(map(int, parts)))
+    numbers = [int(part) for part in parts]
+    if not dots:
+        return tuple(dict.fromkeys(numbers))
+    if numbers[0] > numbers[1]:
+        raise InputError(f"--{field}", text, allowed, f"write {numbers[1]}..{numbers[0]}")
+    return Between(numbers[0], numbers[1])
 
 
 def among(given: Counts, candidates: Iterable[int]) -> list[int]:

@@ -315,7 +315,7 @@ def _from_grammar(text: str, model: ModelSpec, pp: int, vpp: int) -> Split:
 
 def _numbers(text: str, whole: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    _require(all(part.isdigit() for part in parts), whole, "whole numbers separated by commas")
+    _require(all(part.isdecimal() for part in parts), whole, "whole numbers separated by commas")
     return [int(part) for part in parts]
 
 

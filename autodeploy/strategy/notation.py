@@ -179,7 +179,7 @@ def _read_call(name: str, inside: str, text: str) -> dict[str, object]:
     if name == "layout":
         return {"layout": inside.strip()}
     if name == "full":
-        if not inside.strip().isdigit() or int(inside) == 0:
+        if not inside.strip().isdecimal() or int(inside) == 0:
             raise InputError("strategy", text, "full, or full(LAYERS) with a whole number > 0")
         return {"recompute": ("full",), "recompute_layers": int(inside)}
     modules = tuple(part.strip().lower() for part in inside.split(",") if part.strip())

@@ -44,7 +44,7 @@ def _mindspeed_dualpipev(case: Case) -> Bool:
 
 
 def _mindspeed_list(case: Case) -> Bool:
-    return (case.batch.vpp > 1) & case.per_layout(lambda i: case.batch.layouts[i].text[:1].isdigit())
+    return (case.batch.vpp > 1) & case.per_layout(lambda i: case.batch.layouts[i].text[:1].isdecimal())
 
 
 def _foreign_layout(case: Case) -> Bool:
@@ -56,7 +56,7 @@ def _foreign_layout(case: Case) -> Bool:
             return False
         if text.startswith("fqn:"):
             return backend != "torchtitan"
-        if text.startswith("noop:") or text[0].isdigit():
+        if text.startswith("noop:") or text[0].isdecimal():
             return backend != "mindspeed"
         return backend == "torchtitan" or (backend == "mindspeed" and text.startswith("account-for-"))
 
