@@ -21,7 +21,7 @@ import fit_published as published
 import numpy as np
 
 from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s, wire_factor
-from autodeploy.calibrate.entries import entry, rounded
+from autodeploy.calibrate.entries import entry, error_entry, rounded
 from autodeploy.calibrate.fit_compute import fit_attention, fit_gemm, fit_grouped_gemm, layout_factor
 from autodeploy.calibrate.fit_network import fit_inter, fit_intra
 from autodeploy.calibrate.read import read_file, read_measurements
@@ -435,8 +435,7 @@ def amd_collectives(fitter: Fitter) -> Fits:
     for op in (*RING_OPS, "p2p"):
         rule = "latencies as the H100's InfiniBand, efficiency of the fitted all-reduce"
         roce[op] = derived(roce[op], rule, efficiency_frac=curve.efficiency_frac)
-    roce["all_reduce"] = {**roce["all_reduce"], "rows": error.rows, "median_ape_frac": rounded(error.median_ape_frac),
-                          "data": table.source}  # fmt: skip
+    roce["all_reduce"].update(error_entry(error), data=table.source)
     return {"xgmi": mesh, "roce": roce}
 
 

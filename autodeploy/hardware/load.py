@@ -18,10 +18,15 @@ def load_hardware(name_or_path: str | Path) -> HardwareProfile:
     Shipped files are trusted (a test validates them all), others go through the schema first. Bad input raises
     InputError: one line with field, value, what is allowed and the remedy.
     """
-    text = str(name_or_path)
-    if isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file():
+    if is_path(name_or_path):
         return _load_file(Path(name_or_path))
-    return _load_shipped(find_profile(text))
+    return _load_shipped(find_profile(str(name_or_path)))
+
+
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether a file is meant, not the name of a shipped profile."""
+    text = str(name_or_path)
+    return isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file()
 
 
 @lru_cache(maxsize=32)
