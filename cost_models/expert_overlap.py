@@ -12,16 +12,16 @@ from cost_models.stages import StageCosts
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 # MindSpeed states for its forward/backward overlap: all of it hidden in the steady phase, half of it in warm-up and cool-down
-# (docs/zh/features, --moe-fb-overlap).
+# (docs/zh/features, --moe-fb-overlap). Adaptive Pipe overlaps two micro-batches of one direction there, to the same effect.
 ENDS_HIDDEN_FRAC = 0.5
-BOTH_ENDS = ("adaptive-pipe", "dualpipev", "dualpipe")
+BOTH_ENDS = ("adaptive-pipe",)
 
 
 def hide_expert_communication(
     costs: StageCosts, batch: StrategyBatch, layout: Layout, schedule: str, micro_batches: I64, hardware: HardwareProfile
 ) -> F64:
     """Takes the hidden share out of the stages' forward and backward seconds; returns it per micro-batch, [N, S]."""
-    overlap = batch.ep_overlap | np.isin(schedule, BOTH_ENDS)
+    overlap = batch.ep_overlap
     if not overlap.any():
         return np.zeros_like(costs.forward_s)
     ep = costs.forward_ep_s + costs.backward_ep_s
