@@ -101,7 +101,7 @@ FAMILIES: dict[str, Family] = {
     "minimax": Family(gated=True, window="none"),
     "minimax_m2": MINIMAX_M2,
     "nemotron": Family(gated=False, norm_bias=True),
-    "nemotron_h": Family(gated=False, norms=1, router_bias=True, window="none"),
+    "nemotron_h": Family(gated=False, norms=1, window="none"),
     "olmo2": OLMO2,
     "olmo3": OLMO2,
     "pangu_ultra_moe": PANGU,
