@@ -16,10 +16,10 @@ def strategy_to_batch(
     """A batch of one. DP comes from ``devices`` unless the strategy states it; then both must agree."""
     s, v_shaped = strategy, strategy.schedule in V_SHAPED
     backend_named(backend)
-    if s.layout:
-        layout = parse_layout(s.layout, model, s.pp, s.vpp)
-    else:
-        layout = default_layout(model, s.pp, s.vpp, backend, v_shaped)
+    own = not s.layout
+    layout = (
+        default_layout(model, s.pp, s.vpp, backend, v_shaped) if own else parse_layout(s.layout, model, s.pp, s.vpp)
+    )
     return single(
         layout=layout, tp=s.tp, pp=s.pp, vpp=s.vpp, cp=s.cp, ep=s.ep, etp=s.etp, dp=_data_parallel(s, devices),
         micro_batch=s.micro_batch, micro_batch_group=s.micro_batch_group, zero_stage=s.zero_stage,

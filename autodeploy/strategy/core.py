@@ -127,7 +127,7 @@ def _grid(
     """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
     tps = among(axes.tp, _tensor_sizes(model, hardware, devices))
     experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
-    etps = among(axes.etp, tps if experts else [1])
+    etps = among(axes.etp, {1, *tps} if experts else [1])
     axis = np.meshgrid(
         tps, among(axes.cp, _context_sizes(workload, devices)), among(axes.ep, divisors(experts) if experts else [1]),
         etps, among(axes.micro_batch, MICRO_BATCHES), indexing="ij",

@@ -160,6 +160,13 @@ FEATURE_RULES = (
         broken=_overlap_schedule,
     ),
     Rule(
+        name="torchtitan-overlap",
+        text="torchtitan overlaps expert communication under DualPipeV only",
+        remedy="use dualpipev, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & ~c.schedule_is("dualpipev"),
+        backends=("torchtitan",),
+    ),
+    Rule(
         name="megatron-overlap-recompute",
         text="Megatron's EP overlap excludes full recompute, whole-MoE recompute and shared-expert overlap",
         remedy="recompute mla_up_proj, layernorm and moe_act instead",

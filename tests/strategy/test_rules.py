@@ -109,6 +109,10 @@ EXAMPLES: dict[str, Example] = {
     ),
     "overlap-needs-ep": Example(model=QWEN, breaks="PP4/VPP2/EP1/DP4/ep-overlap", passes="PP4/VPP2/EP4/DP4/ep-overlap"),
     "overlap-schedule": Example(model=QWEN, breaks="PP4/EP4/DP4/ep-overlap", passes="PP1/EP4/DP4/ep-overlap"),
+    "torchtitan-overlap": Example(
+        model=QWEN, backend="torchtitan", breaks="PP4/VPP2/EP4/DP4/ZeRO3/ep-overlap",
+        passes="PP4/VPP2/EP4/DP4/ZeRO3/dualpipev/ep-overlap",
+    ),
     "megatron-overlap-recompute": Example(
         model=QWEN, breaks="PP4/VPP2/EP4/DP4/ep-overlap/selective(moe)",
         passes="PP4/VPP2/EP4/DP4/ep-overlap/selective(moe_act)",
