@@ -163,7 +163,9 @@ def _fill_times(
     per_layer = prices.forward_s + prices.backward_input_s + prices.backward_weight_s
     family = np.einsum("nc,ncf->nf", rank_counts[critical], per_layer[costs.point]) * m[:, None]
     times = {name: family[:, i] for i, name in enumerate(FAMILIES)}
-    times["ep_comm"] = times["ep_comm"] - mem.sum_by_rank(hidden, layout, v_shaped)[at, critical] * m
+    hidden_rank = mem.sum_by_rank(hidden, layout, v_shaped)[at, critical] * m
+    # What is hidden of recomputed dispatches comes off "recompute", which is the rest of the rank's busy time.
+    times["ep_comm"] = np.maximum(times["ep_comm"] - hidden_rank, 0.0)
     times["pp_comm"] = blocking * m
     busy_critical = busy[at, critical]
     listed = np.sum(np.stack(list(times.values())), axis=0)
