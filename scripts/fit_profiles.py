@@ -19,8 +19,10 @@ from typing import Any
 
 import fit_published as published
 import numpy as np
+from fit_ascend import ascend, cloudmatrix
+from fit_rules import RING_OPS, Fits, derived, inter_entries, older_kernels, scaled
 
-from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s, wire_factor
+from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s
 from autodeploy.calibrate.entries import entry, error_entry, rounded
 from autodeploy.calibrate.fit_compute import fit_attention, fit_gemm, fit_grouped_gemm, layout_factor
 from autodeploy.calibrate.fit_network import fit_inter, fit_intra
@@ -30,10 +32,6 @@ from autodeploy.calibrate.write import with_fits, write
 from autodeploy.hardware.build import build_profile
 from autodeploy.hardware.document import merge, plain, read_document
 from autodeploy.hardware.library import profiles_folder
-from cost_models.inputs import AttentionCurve, GroupedGemmCurve
-
-Fits = dict[str, Any]
-RING_OPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 # Wanted kernels by system: the ones a training program would run. Of several, the best fitted is kept.
 GROUPED_KERNELS = ("moe_torch_flow_cutlass", "deepgemm", "vllm_fp8moe_triton_tritonexperts")
@@ -80,8 +78,12 @@ def STUB_FITS(document: dict[str, Any]) -> Fits:
     }
     grouped = {"efficiency_max_frac": 0.6, "rows_half": 100, "launch_us": 5, "memory_efficiency_frac": 0.7}
     attention = {
-        "forward_efficiency_frac": 0.5, "backward_efficiency_frac": 0.4, "seq_half": 500, "tile_half": 100, "launch_us": 10
-    }  # fmt: skip
+        "forward_efficiency_frac": 0.5,
+        "backward_efficiency_frac": 0.4,
+        "seq_half": 500,
+        "tile_half": 100,
+        "launch_us": 10,
+    }
     link = {op: {"latency_us": 10, "efficiency_frac": 0.8} for op in (*RING_OPS, "all_to_all", "p2p")}
     return {
         "gemm": {"bf16": {**gemm, **large}},
@@ -89,9 +91,6 @@ def STUB_FITS(document: dict[str, Any]) -> Fits:
         "attention": {"flash2": attention},
         "collectives": {tier: dict(link) for tier in document["tiers"]},
     }
-
-
-# ------------------------------------------------------------------------------------------------------ measured systems
 
 
 KINDS = ("gemm", "moe", "attention_fwd", "nccl")
@@ -116,26 +115,6 @@ def _wanted(table: Any) -> bool:
     if kind == "MoeTable":
         return any(word in source for word in GROUPED_KERNELS)
     return "int8" not in source
-
-
-def derived(node: Fits, rule: str, **changes: Any) -> Fits:
-    """A curve taken over: its constants, what changes, the rule, and the data behind the original."""
-    errors = {
-        "rows",
-        "median_ape_frac",
-        "p90_ape_frac",
-        "held_out_median_ape_frac",
-        "held_out_p90_ape_frac",
-        "at_bound",
-    }
-    kept = {key: value for key, value in node.items() if key not in errors | {"data", "derived"}}
-    return {**kept, **{key: rounded(value) for key, value in changes.items()}, "data": node["data"], "derived": rule}
-
-
-def scaled(node: Fits, factor: float, rule: str) -> Fits:
-    """A curve taken over with its efficiencies times ``factor``."""
-    names = ("efficiency_max_frac", "forward_efficiency_frac", "backward_efficiency_frac")
-    return derived(node, rule, **{name: node[name] * factor for name in names if name in node})
 
 
 def add_layout_factors(fits: Fits, fitter: Fitter, name: str, system: str) -> None:
@@ -185,23 +164,6 @@ def attention_of_table(forward: Any, device: Any, tile_half: float, data: str, r
     return entry(fields, error, data)
 
 
-def older_kernels(flash2: Fits) -> Fits:
-    """flash1 and the Triton kernel from flash2, by the FlashAttention-2 paper (arXiv 2307.08691, section 4)."""
-    paper = "FlashAttention-2 paper: 1.7-3.0x faster than FlashAttention, 1.3-2.5x than Triton, forward and backward"
-    return {
-        "flash1": derived(
-            flash2, f"flash2 x 0.60: {paper}; the least gain, as at long sequences",
-            forward_efficiency_frac=flash2["forward_efficiency_frac"] * 0.60,
-            backward_efficiency_frac=flash2["backward_efficiency_frac"] * 0.60,
-        ),
-        "triton": derived(
-            flash2, f"flash2 x 0.71 forward, 0.50 backward: {paper}",
-            forward_efficiency_frac=flash2["forward_efficiency_frac"] * 0.71,
-            backward_efficiency_frac=flash2["backward_efficiency_frac"] * 0.50,
-        ),
-    }  # fmt: skip
-
-
 def nic_tier(fitter: Fitter, name: str, fits: Fits, inner: str, outer: str) -> Fits:
     """The tier between nodes: SimAI's tables of 2 to 16 nodes (ring), the others from it."""
     profile = build_profile(plain(merge(fitter.document(name), {"fits": fits})))
@@ -212,37 +174,6 @@ def nic_tier(fitter: Fitter, name: str, fits: Fits, inner: str, outer: str) -> F
     return inter_entries(
         entry(curve, error, "SimAI nic_ratio tables, 2 to 16 nodes of 8 cards, 50 GB/s per card assumed")
     )
-
-
-SMALL_ALL_REDUCE_US = 24.0  # 16 ranks on 2 DGX H100: 40 us for 1 to 4 KiB, less about 16 us of the NVLink tier
-TREE_NODE_US = 9.4  # what an all-reduce adds per node: two hops of the ring
-
-
-def inter_entries(ring: Fits) -> Fits:
-    """All operations of a NIC tier from the fitted all-reduce."""
-    hop = ring["latency_per_rank_us"] / 16  # two passes over the ring, eight ranks to a node
-    small = "latency: 40 us measured for small all-reduces of 16 ranks on two DGX H100, less the NVLink part"
-    note = f"hops: {hop:.2f} us each in SimAI's rings of 8 ranks a node; here one rank of each node takes part"
-    efficiency, ramp = ring["efficiency_frac"], ring["ramp_sqrt_us"]
-    common = {"efficiency_frac": efficiency, "ramp_sqrt_us": ramp}
-    half = {**common, "latency_us": SMALL_ALL_REDUCE_US / 2, "latency_per_rank_us": rounded(hop)}
-    rule = f"from the fitted all-reduce; {small}; {note}"
-    data = ring["data"]
-    return {
-        "all_reduce": {
-            **ring, "latency_us": SMALL_ALL_REDUCE_US, "latency_per_rank_us": rounded(2 * hop), "note": f"{small}; {note}"
-        },
-        "all_gather": {**half, "data": data, "derived": rule},
-        "reduce_scatter": {**half, "data": data, "derived": rule},
-        "all_to_all": {
-            "latency_us": SMALL_ALL_REDUCE_US / 2, "efficiency_frac": 0.94, "latency_per_rank_us": 4.3,
-            "data": "SimAI ata_ratio tables: 0.94 of the NIC at 4 and 8 nodes; 4.2 to 4.6 us per remote rank", "derived": "read off",
-        },
-        "p2p": {**common, "latency_us": SMALL_ALL_REDUCE_US / 2, "data": data, "derived": rule},
-    }  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------------ one recipe each
 
 
 def a100_80g(fitter: Fitter) -> Fits:
@@ -282,9 +213,12 @@ def hopper(fitter: Fitter, name: str, system: str) -> Fits:
         attention[kernel] = with_backward(attention[kernel], published.h100_backward(kernel), device)
         attention[kernel]["note"] += "; causal = full-mask rate x causal/full of the forward pass"
     flash2 = attention_of_table(
-        published.h100_flash2(False), device, fitter.fits("a100-80g-sxm")["attention"]["flash2"]["tile_half"],
-        "FlashAttention-3 paper, FA2 on H100: 191 TFLOP/s at 512, 335 at 16k, causal; Azure measures 328", 0.80,
-    )  # fmt: skip
+        published.h100_flash2(False),
+        device,
+        fitter.fits("a100-80g-sxm")["attention"]["flash2"]["tile_half"],
+        "FlashAttention-3 paper, FA2 on H100: 191 TFLOP/s at 512, 335 at 16k, causal; Azure measures 328",
+        0.80,
+    )
     flash2["backward_efficiency_frac"] = rounded(
         flash2["forward_efficiency_frac"] * published.FLASH2_BACKWARD_FULL_MASK[16384.0] / 370.0
     )
@@ -324,7 +258,7 @@ def b200(fitter: Fitter) -> Fits:
     fits["grouped_gemm"]["bf16"] = entry(curve, error, simumax.grouped("forward").source)
     add_layout_factors(fits, fitter, name, system)
     fits["gemm"]["bf16"]["note"] += (
-        f"; in Megatron-LM, under sustained power; short bursts reach more: efficiency_max_frac {burst['efficiency_max_frac']},"
+        f"; in Megatron-LM, under sustained power; short bursts reach more: limit {burst['efficiency_max_frac']},"
         f" droop_frac {burst.get('droop_frac', 0)} (aiconfigurator, median error {burst['median_ape_frac']})"
     )
     fields, error = fit_attention(simumax.attention(False), device)
@@ -403,7 +337,8 @@ def amd(name: str) -> Callable[[Fitter], Fits]:
             return MAMF_TFLOP_PER_S[card] * 1e12 / fitter.device(card).peak_flop_per_s["bf16"]
 
         factor = reached(name) / reached("h100-sxm")
-        rule = f"H100 curve x {factor:.3f}: best matmul found {MAMF_TFLOP_PER_S[name]} against 795 TFLOP/s (MAMF), over the peaks"
+        best = f"best matmul found (MAMF) {MAMF_TFLOP_PER_S[name]} against 795 TFLOP/s, over the peaks"
+        rule = f"H100 curve x {factor:.3f}: {best}"
         base = fitter.fits("h100-sxm")
         fits = {
             section: {key: scaled(curve, factor, rule) for key, curve in base[section].items()}
@@ -424,8 +359,14 @@ def amd(name: str) -> Callable[[Fitter], Fits]:
 
 def amd_collectives(fitter: Fitter) -> Fits:
     rccl = "48 of 64 GB/s usable per link (ROCm blog mi300x-rccl-xgmi, rccl#1210): 0.75, less 5% of protocol, assumed"
-    link = {"latency_us": 20.0, "efficiency_frac": 0.71, "latency_per_rank_us": 1.0, "ramp_sqrt_us": 4.0, "data": rccl,
-            "derived": "read off; latency and ramp assumed"}  # fmt: skip
+    link = {
+        "latency_us": 20.0,
+        "efficiency_frac": 0.71,
+        "latency_per_rank_us": 1.0,
+        "ramp_sqrt_us": 4.0,
+        "data": rccl,
+        "derived": "read off; latency and ramp assumed",
+    }
     pair = {"latency_us": 10.0, "efficiency_frac": 0.75, "data": rccl, "derived": "read off; latency assumed"}
     mesh = {**{op: dict(link) for op in (*RING_OPS, "all_to_all")}, "p2p": pair}
     profile = build_profile(plain(merge(fitter.document("mi300x"), {"fits": {"collectives": {"xgmi": mesh}}})))
@@ -437,95 +378,6 @@ def amd_collectives(fitter: Fitter) -> Fits:
         roce[op] = derived(roce[op], rule, efficiency_frac=curve.efficiency_frac)
     roce["all_reduce"].update(error_entry(error), data=table.source)
     return {"xgmi": mesh, "roce": roce}
-
-
-def ascend(fitter: Fitter) -> Fits:
-    """Atlas A2: cubes of an A3 die (the same core), MindSpeed's collectives, published attention figures."""
-    die = fitter.device("cloudmatrix384")
-    curve, error = fit_gemm(published.ascend_cubes(), die, False)
-    gemm = entry(dataclasses.replace(curve, dgrad_frac=1.0, wgrad_frac=0.96, memory_efficiency_frac=0.6), error,
-                 published.ascend_cubes().source, derived="measured on an A3 die; wgrad as NVIDIA's, memory from msmodeling (0.6)")  # fmt: skip
-    grouped = entry(
-        GroupedGemmCurve(efficiency_max_frac=0.9 * curve.efficiency_max_frac, rows_half=64.0, launch_s=10e-6,
-                         memory_efficiency_frac=0.6, dgrad_frac=1.0, wgrad_frac=0.86),
-        None, "no grouped-GEMM table", derived="the GEMM limit x 0.9; rows_half and factors near the A100's; launch 2 x msmodeling's 5 us",
-    )  # fmt: skip
-    flash = entry(
-        AttentionCurve(forward_efficiency_frac=0.58, backward_efficiency_frac=0.48, seq_half=500.0, tile_half=60.0, launch_s=10e-6),
-        None, "pto-isa flash_atten on 910B2: 189.5 TFLOP/s of 353.9 at 8192, head dim 128, full mask",
-        derived="limit so that 8192 gives 0.54; ramp of NVIDIA kernels; backward/forward 0.83 as theirs; assumed",
-    )  # fmt: skip
-    return {"gemm": {"bf16": gemm}, "grouped_gemm": {"bf16": grouped}, "attention": {"npu_flash": flash},
-            "collectives": {"hccs": a2_mesh(), "roce": a2_roce()}}  # fmt: skip
-
-
-LAUNCH_US = 15.0  # a collective on Ascend: msmodeling's fixed 10 us and the operator's launch
-
-
-def _bus(op: str, ranks: int, algorithm_gb_per_s: float) -> float:
-    """Bytes a card sends per second, from GB/s of the whole result."""
-    return float(wire_factor(op, np.array([float(ranks)]))[0]) * algorithm_gb_per_s
-
-
-def _mesh_efficiencies(op: str, rates: dict[int, float]) -> list[float]:
-    return [_bus(op, ranks, rate) / (28.0 * (ranks - 1)) for ranks, rate in rates.items()]
-
-
-def _mean_entry(values: list[float], data: str, **more: Any) -> Fits:
-    """The geometric mean of efficiencies read off a few rows, with how far the rows lie from it."""
-    mean = float(np.exp(np.mean(np.log(values))))
-    errors = [abs(value / mean - 1) for value in values]
-    return {"latency_us": LAUNCH_US, "efficiency_frac": rounded(mean), **more, "rows": len(values),
-            "median_ape_frac": rounded(float(np.median(errors))), "p90_ape_frac": rounded(float(max(errors))), "data": data}  # fmt: skip
-
-
-def a2_mesh() -> Fits:
-    gathered = _mean_entry(_mesh_efficiencies("all_gather", published.A2_ALL_GATHER),
-                           "MindSpeed memory/compress/utils.py: A2 all-gather of 2, 4, 8 ranks over (n-1) links of 28 GB/s")  # fmt: skip
-    to_all = _mean_entry(_mesh_efficiencies("all_to_all", published.A2_ALL_TO_ALL),
-                         "MindSpeed memory/compress/utils.py: A2 all-to-all of 2, 4, 8 ranks over (n-1) links of 28 GB/s")  # fmt: skip
-    rule = "as the all-gather"
-    return {"all_gather": gathered, "all_to_all": to_all, "reduce_scatter": derived(gathered, rule),
-            "all_reduce": derived(gathered, f"{rule}, two passes", latency_us=2 * LAUNCH_US), "p2p": derived(gathered, rule)}  # fmt: skip
-
-
-def a2_roce() -> Fits:
-    """What leaves the node in an all-to-all, (ranks-8)/ranks of it, over a 25 GB/s NIC."""
-    shares = [rate * (ranks - 8) / ranks / 25.0 for ranks, rate in published.A2_ALL_TO_ALL_NODES.items()]
-    to_all = _mean_entry(
-        shares, "MindSpeed memory/compress/utils.py: A2 all-to-all of 16, 32, 64 ranks", latency_per_rank_us=2.0
-    )
-    ring = derived(to_all, "the NIC share of the 64-rank all-to-all; latency per node assumed", efficiency_frac=shares[-1],
-                   latency_per_rank_us=8.0)  # fmt: skip
-    pair = derived(
-        to_all, "the NIC share of the 64-rank all-to-all", efficiency_frac=shares[-1], latency_per_rank_us=0.0
-    )
-    return {"all_to_all": to_all, "all_gather": ring, "reduce_scatter": ring,
-            "all_reduce": derived(ring, ring["derived"], latency_us=2 * LAUNCH_US, latency_per_rank_us=16.0), "p2p": pair}  # fmt: skip
-
-
-def cloudmatrix(fitter: Fitter) -> Fits:
-    """A3: the A2's compute curves on its own peaks, and one flat tier over UB, as its all-gathers and all-to-alls show."""
-    gather = {ranks: _bus("all_gather", ranks, rate) / 196.0 for ranks, rate in published.A3_ALL_GATHER.items()}
-    large = _mean_entry(
-        [gather[ranks] for ranks in (4, 8, 16)], "MindSpeed memory/compress/utils.py: A3 all-gather of 2 to 16 ranks"
-    )
-    ring = {
-        **large, "efficiency_frac": rounded(gather[2]), "in_network_ranks": 4, "in_network_efficiency_frac": large["efficiency_frac"],
-        "latency_per_rank_us": 0.5, "note": "2 ranks: the die-to-die link alone; from 4 on UB and that link work together",
-    }  # fmt: skip
-    shares = [_bus("all_to_all", ranks, rate) / 196.0 for ranks, rate in published.A3_ALL_TO_ALL.items()]
-    to_all = _mean_entry(
-        shares, "MindSpeed memory/compress/utils.py: A3 all-to-all of 4 to 64 ranks", latency_per_rank_us=2.0
-    )
-    to_all["note"] = (
-        "per rank: 0.38 ms at 128 ranks less 0.09 at 2 (TerraceMoE-simulator sim/calibrate.py, an A3-class machine)"
-    )
-    pair = derived(large, "167 GB/s measured between packages (CloudMatrix384 paper) of 196", efficiency_frac=167 / 196)
-    ub = {"all_gather": ring, "reduce_scatter": derived(ring, "as the all-gather"),
-          "all_reduce": derived(ring, "as the all-gather, two passes", latency_us=2 * LAUNCH_US), "all_to_all": to_all, "p2p": pair}  # fmt: skip
-    rdma = {op: derived(node, "as the A2's RoCE") for op, node in a2_roce().items()}
-    return {"collectives": {"ub": ub, "rdma": rdma}}
 
 
 RECIPES: dict[str, Callable[[Fitter], Fits]] = {
@@ -540,8 +392,8 @@ RECIPES: dict[str, Callable[[Fitter], Fits]] = {
     "mi300x": amd("mi300x"),
     "mi325x": amd("mi325x"),
     "mi355x": amd("mi355x"),
-    "atlas-800t-a2": ascend,
-    "cloudmatrix384": cloudmatrix,
+    "atlas-800t-a2": lambda fitter: ascend(fitter.device("cloudmatrix384")),
+    "cloudmatrix384": lambda fitter: cloudmatrix(),
 }
 """Profiles with fits of their own. The others extend one of these and take its curves over their own peaks."""
 

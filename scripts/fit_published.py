@@ -1,4 +1,4 @@
-"""Published measurements as calibration tables: SimuMax, SimAI, the FlashAttention papers, MindSpeed's Ascend constants.
+"""Published measurements as calibration tables: SimuMax, SimAI, the FlashAttention-3 paper, Ascend constants.
 
 Used by fit_profiles.py. Every function names its source.
 """
@@ -127,8 +127,8 @@ def simai_all_reduce(file: Path, nic_gb_per_s: float, nodes: tuple[int, ...]) ->
     return tables
 
 
-# MindSpeed core/memory/compress/utils.py: GB/s of the whole result, by ranks (the file multiplies by 1024**3; read as 1e9,
-# as hccl_test prints: with GiB the NIC's share of the 64-rank all-to-all would exceed its 25 GB/s line).
+# MindSpeed core/memory/compress/utils.py: GB/s of the whole result, by ranks (the file multiplies by 1024**3; read as
+# 1e9, as hccl_test prints: with GiB the NIC's share of the 64-rank all-to-all would exceed its 25 GB/s line).
 A2_ALL_GATHER = {2: 36.0, 4: 73.0, 8: 147.0}
 A2_ALL_TO_ALL = {2: 37.0, 4: 69.0, 8: 119.0}
 A2_ALL_TO_ALL_NODES = {16: 40.1, 32: 30.2, 64: 27.0}

@@ -29,7 +29,7 @@ def gemm_s(curve: GemmCurve, table: GemmTable, peak: float, bandwidth: float, un
     operand = DTYPE_BYTES[table.dtype]
     moved = operand * (table.m * table.k + table.k * table.n) + 2.0 * table.m * table.n
     memory = moved / (bandwidth * curve.memory_efficiency_frac)
-    quantize = 0.0
+    quantize = np.zeros_like(memory)
     if table.quantized and curve.quantize_memory_frac > 0:
         quantize = 3.0 * table.m * table.k / (bandwidth * curve.quantize_memory_frac)
     return curve.launch_s + np.maximum(compute, memory) + quantize

@@ -44,9 +44,10 @@ def rounded(value: Any) -> Any:
     """``DIGITS`` significant digits; below 1e-6 is 0."""
     if isinstance(value, dict):
         return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, float | np.floating):
-        return 0.0 if abs(value) < 1e-6 else float(f"{value:.{DIGITS}g}")
-    return value
+    if not isinstance(value, float | np.floating):
+        return value
+    number = float(value)
+    return 0.0 if abs(number) < 1e-6 else float(f"{number:.{DIGITS}g}")
 
 
 def error_entry(error: FitError) -> Entry:

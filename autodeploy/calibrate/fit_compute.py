@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -48,11 +49,10 @@ def fit_gemm(table: GemmTable, device: Device, large_tile: bool) -> tuple[GemmCu
         parameters.append(Parameter(name="quantize_memory_frac", start=0.5, low=0.1, high=1))
 
     def curve(values) -> GemmCurve:
-        named = {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
-        plain = dataclasses.replace(known, large_tile=large_tile, droop_frac=0.0, droop_half_flop=DROOP_HALF_FLOP)
-        return dataclasses.replace(
-            plain, **{"quantize_memory_frac": 0.0, "dgrad_frac": 1.0, "wgrad_frac": 1.0, **named}
-        )
+        named: dict[str, Any] = dict(zip((p.name for p in parameters), map(float, values), strict=True))
+        fixed: dict[str, Any] = {"large_tile": large_tile, "droop_frac": 0.0, "droop_half_flop": DROOP_HALF_FLOP}
+        forward_only: dict[str, Any] = {"quantize_memory_frac": 0.0, "dgrad_frac": 1.0, "wgrad_frac": 1.0}
+        return dataclasses.replace(known, **{**fixed, **forward_only, **named})
 
     values, error = fit(
         lambda values, rows: gemm_s(curve(values), take(table, rows), peak, bandwidth, device.compute_units),
@@ -100,7 +100,7 @@ def layout_factor(forward_s: np.ndarray, table: GemmTable | GroupedGemmTable) ->
     return float(np.median(forward_s / table.seconds))
 
 
-def fit_attention(table: AttentionTable, device: Device) -> tuple[dict[str, float | dict[int, float]], FitError]:
+def fit_attention(table: AttentionTable, device: Device) -> tuple[dict[str, Any], FitError]:
     """Limit, ramps, launch and head-dim factors of one kernel, forward or backward: fields of AttentionCurve."""
     peak = device.peak_flop_per_s["bf16"]
     limit = "backward_efficiency_frac" if table.backward else "forward_efficiency_frac"
@@ -113,7 +113,7 @@ def fit_attention(table: AttentionTable, device: Device) -> tuple[dict[str, floa
         *(Parameter(name=f"dim{dim}", start=1.0, low=0.3, high=1.6) for dim in dims),
     ]
 
-    def fields(values) -> dict[str, float | dict[int, float]]:
+    def fields(values) -> dict[str, Any]:
         head = dict(zip(dims, (float(value) for value in values[4:]), strict=True))
         efficiency, seq_half, tile_half, launch = (float(value) for value in values[:4])
         return {

@@ -88,4 +88,11 @@ def fit_inter(
         return inside_latency[rows] + latency + per_node * (nodes[rows] - 1) + ideal + ramp * np.sqrt(ideal)
 
     values, error = fit(seconds, parameters, measured)
-    return CollectiveCurve(**values), error
+    per_node = values.pop("latency_per_rank_s", 0.0)
+    curve = CollectiveCurve(
+        latency_s=values["latency_s"],
+        efficiency_frac=values["efficiency_frac"],
+        ramp_sqrt_s=values["ramp_sqrt_s"],
+        latency_per_rank_s=per_node,
+    )
+    return curve, error

@@ -14,7 +14,7 @@ HELD_OUT_MIN_ROWS = 60  # below, halving the rows tells more about luck than abo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitError:
-    """Absolute relative error of a fit over its rows; the held-out pair is of a fit on half of them, on the other half."""
+    """Absolute relative error of a fit over its rows. Held out: fitted to half of them, the error on the other half."""
 
     rows: int
     median_ape_frac: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from autodeploy.calibrate.measurements import IterationLog
@@ -48,7 +47,8 @@ def run_of_log(log: IterationLog, device: str) -> tuple[Any, dict[str, Any]]:
         kind="moe" if shape.get("num_experts") else "dense", complete=True, device=device,
         seq_length=read.whole("seq_length"), num_devices=world, tp=tp, pp=pp, vpp=_vpp(read, pp), cp=cp, ep=ep,
         etp=read.whole("expert_tensor_parallel_size", tp) if ep > 1 or shape.get("num_experts") else 1,
-        dp=world // (tp * pp * cp), micro_batch=read.whole("micro_batch_size"), global_batch=read.whole("global_batch_size"),
+        dp=world // (tp * pp * cp),
+        micro_batch=read.whole("micro_batch_size"), global_batch=read.whole("global_batch_size"),
         sequence_parallel=read.flag("sequence_parallel"), recompute=_recompute(read),
         zero_stage=1 if read.flag("use_distributed_optimizer") else 0, precision=_precision(read),
         schedule="none" if pp == 1 else ("interleaved" if _vpp(read, pp) > 1 else "1f1b"),
@@ -59,7 +59,7 @@ def run_of_log(log: IterationLog, device: str) -> tuple[Any, dict[str, Any]]:
     return run, shape
 
 
-def model_shape(read: _Arguments) -> Mapping[str, Any]:
+def model_shape(read: _Arguments) -> dict[str, Any]:
     """The model in the keys of a ``models.yaml`` entry."""
     heads, hidden = read.whole("num_attention_heads"), read.whole("hidden_size")
     shape: dict[str, Any] = {

@@ -35,4 +35,4 @@ def parse_log(text: str, source: str) -> IterationLog:
 
 def parse_arguments(text: str) -> dict[str, str]:
     """The arguments as the program lists them at start (``hidden_size ..... 8192``)."""
-    return {name: value for name, value in ARGUMENT.findall(text)}
+    return dict(ARGUMENT.findall(text))

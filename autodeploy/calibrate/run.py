@@ -73,8 +73,8 @@ class Calibration:
 def calibrate(tables: Sequence[Table], base: dict[str, Any], runs: Runs | None = None) -> Calibration:
     """Fits every table to the device and tiers of ``base`` (a profile document, ``hardware.document.read_document``).
 
-    Of several tables for one curve the one with the smallest median error is kept. Training logs and ``runs`` are fitted
-    last, on top of the tables.
+    Of several tables for one curve the one with the smallest median error is kept. Training logs and ``runs`` are
+    fitted last, on top of the tables.
     """
     fitted: tuple[Fitted, ...] = ()
     skipped: list[tuple[str, str]] = []
@@ -87,8 +87,8 @@ def calibrate(tables: Sequence[Table], base: dict[str, Any], runs: Runs | None =
                 continue
             try:
                 found += fit_kind(table, tables, profile)
-            except _NotUsed as reason:
-                skipped.append((table.source, str(reason)))
+            except _NotUsed as unused:
+                skipped.append((table.source, str(unused)))
         fitted = _best(found, fitted)
     logs = [table for table in tables if isinstance(table, IterationLog)]
     if logs or runs:
@@ -125,8 +125,8 @@ def _fit_to_runs(
     for log in logs:
         try:
             run, models[log.source] = run_of_log(log, base.name)
-        except InputError as error:
-            skipped.append((log.source, f"median step {log.median_s:.4g} s, not fitted: {error}"))
+        except InputError as unreadable:
+            skipped.append((log.source, f"median step {log.median_s:.4g} s, not fitted: {unreadable}"))
             continue
         everything.append(run)
     if not everything:
@@ -136,7 +136,8 @@ def _fit_to_runs(
     if not measured.size:
         return [], skipped
     compute, network, error = fit_runs(predict, measured, base)
-    data = f"{measured.size} whole runs: {', '.join(run.id for run in everything[:3])}{' ...' if len(everything) > 3 else ''}"
+    names = ", ".join(run.id for run in everything[:3]) + (" ..." if len(everything) > 3 else "")
+    data = f"{measured.size} whole runs: {names}"
     return [Fitted(*placed) for placed in scaled_entries(base, compute, network, error, data)], skipped
 
 
@@ -156,7 +157,7 @@ def _fit_gemm(table: GemmTable, tables: Sequence[Table], base: HardwareProfile) 
     peak, bandwidth = device.peak_flop_per_s[table.dtype], device.hbm_bandwidth_bytes_per_s
     for other in _backward(GemmTable, table, tables):
         factor = layout_factor(gemm_s(curve, other, peak, bandwidth, device.compute_units), other)
-        curve = dataclasses.replace(curve, **{f"{other.layout}_frac": factor})
+        curve = _with_factor(curve, other.layout, factor)
     return [Fitted(("gemm", table.dtype), entry(curve, error, table.source), error)]
 
 
@@ -173,16 +174,18 @@ def _fit_grouped(table: Any, tables: Sequence[Table], base: HardwareProfile) -> 
     for other in _backward(GroupedGemmTable, table, tables):
         peak = device.peak_flop_per_s[table.dtype]
         factor = layout_factor(grouped_gemm_s(curve, other, peak, device.hbm_bandwidth_bytes_per_s), other)
-        curve = dataclasses.replace(curve, **{f"{other.layout}_frac": factor})
+        curve = _with_factor(curve, other.layout, factor)
     return [Fitted(("grouped_gemm", table.dtype), entry(curve, error, table.source), error)]
+
+
+def _with_factor(curve: Any, layout: str, factor: float) -> Any:
+    return dataclasses.replace(curve, **{f"{layout}_frac": factor})
 
 
 def _backward(kind: type, table: Any, tables: Sequence[Table]) -> list[Any]:
     """Tables of the same kind and dtype in a backward layout."""
-    return [
-        other for other in tables
-        if isinstance(other, kind) and other.dtype == table.dtype and other.layout != "forward"  # type: ignore[attr-defined]
-    ]  # fmt: skip
+    same: list[Any] = [other for other in tables if isinstance(other, kind)]
+    return [other for other in same if other.dtype == table.dtype and other.layout != "forward"]
 
 
 def _fit_attention(table: AttentionTable, tables: Sequence[Table], base: HardwareProfile) -> list[Fitted]:
@@ -192,7 +195,7 @@ def _fit_attention(table: AttentionTable, tables: Sequence[Table], base: Hardwar
     fields, error = fit_attention(table, base.device)
     known = base.device.attention.get(table.kernel)
     ratio = known.backward_efficiency_frac / known.forward_efficiency_frac if known else 0.8
-    fields["backward_efficiency_frac"] = float(fields["forward_efficiency_frac"]) * ratio  # type: ignore[arg-type]
+    fields["backward_efficiency_frac"] = fields["forward_efficiency_frac"] * ratio
     for other in tables:
         if isinstance(other, AttentionTable) and other.backward and other.kernel == table.kernel:
             back, _ = fit_attention(other, base.device)

@@ -33,7 +33,7 @@ def calibrate(
 ) -> None:
     """Fits a hardware profile to your own measurements.
 
-    The result is a profile that extends BASE. stdout shows the error of every fit (or, with --format yaml, the profile).
+    The result is a profile that extends BASE. stdout shows the error of every fit, or with --format yaml the profile.
     """
     from autodeploy.calibrate.run import calibrate as fit_all
     from autodeploy.calibrate.write import user_profile, write
@@ -115,11 +115,10 @@ def _table(rows: list[dict[str, Any]]) -> str:
     lines = [f"{'fit':<34} {'rows':>5} {'median %':>8} {'p90 %':>6} {'held out %':>10}  data"]
     for row in rows:
         held_out = row["held_out_median_ape_frac"]
-        lines.append(
-            f"{row['curve']:<34} {row['rows']:>5} {100 * row['median_ape_frac']:>8.1f} {100 * row['p90_ape_frac']:>6.1f} "
-            f"{'-' if held_out is None else f'{100 * held_out:.1f}':>10}  {row['data']}"
-            + (f"  (at its bound: {row['at_bound']})" if row["at_bound"] else "")
-        )
+        figures = f"{100 * row['median_ape_frac']:>8.1f} {100 * row['p90_ape_frac']:>6.1f}"
+        other = "-" if held_out is None else f"{100 * held_out:.1f}"
+        bound = f"  (at its bound: {row['at_bound']})" if row["at_bound"] else ""
+        lines.append(f"{row['curve']:<34} {row['rows']:>5} {figures} {other:>10}  {row['data']}{bound}")
     return "\n".join(lines)
 
 

@@ -76,7 +76,8 @@ def _profile_text(document: Mapping[str, Any]) -> str:
 
 def _tier_line(tier: Mapping[str, Any]) -> str:
     mesh = ", full mesh" if tier["full_mesh"] else ""
-    return f"  tier {tier['name']}: {tier['cards']} cards, {tier['bandwidth_bytes_per_s'] / 1e9:g} GB/s per card one way{mesh}"
+    rate = tier["bandwidth_bytes_per_s"] / 1e9
+    return f"  tier {tier['name']}: {tier['cards']} cards, {rate:g} GB/s per card one way{mesh}"
 
 
 def _fit_lines(fits: Sequence[Mapping[str, Any]]) -> list[str]:

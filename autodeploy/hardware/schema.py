@@ -1,6 +1,6 @@
 """What a profile file may hold: pydantic models of the document without provenance, units still those of the file.
 
-Only users' files pass through here (and the shipped ones in a test): importing pydantic costs more than reading a profile.
+Only users' files pass through here (and the shipped ones in a test): importing pydantic costs more than a profile.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ProfileSection(_Section):
 
 
 def validate(document: dict[str, Any]) -> dict[str, Any]:
-    """The document itself if it is in order; InputError for the first fault, naming its field by its path in the file."""
+    """The document itself if it is in order; InputError for the first fault, naming its field by its path."""
     try:
         ProfileSection.model_validate(document)
     except ValidationError as errors:

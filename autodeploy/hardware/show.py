@@ -1,4 +1,4 @@
-"""A profile as a document for people and programs: what it says, where each number comes from, how good the fits are."""
+"""A profile as a document: what it says, where each number comes from, how good the fits are."""
 
 from __future__ import annotations
 
