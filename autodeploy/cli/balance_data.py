@@ -17,7 +17,7 @@ from autodeploy.balance.data import rearrange as rearrange_samples
 from autodeploy.balance.data.cost import read_timings
 from autodeploy.balance.data.gradient import GradientEffect
 from autodeploy.balance.data.lengths import split_overlong
-from autodeploy.balance.data.report import DOCUMENT_COLUMNS, document_table, plan_to_dict
+from autodeploy.balance.data.report import DOCUMENT_COLUMNS, document_table, notes, plan_to_dict
 from autodeploy.cli.output import check_format, check_writable, emit
 from autodeploy.errors import InputError
 
@@ -29,6 +29,7 @@ def data(
     ep_ranks: Annotated[int, typer.Option(help="Data-parallel ranks that one expert-parallel group spans.")] = 1,
     micro_batches: Annotated[int, typer.Option(help="Micro-batches a step; 0: one step holds the input.")] = 0,
     micro_batch: Annotated[int, typer.Option(help="Samples a micro-batch.")] = 1,
+    free_counts: Annotated[bool, typer.Option(help="Short samples may share a micro-batch (not padded).")] = False,
     packing: Annotated[str, typer.Option(help="none or ffd (first-fit decreasing).")] = "none",
     overlong: Annotated[str, typer.Option(help="What to do with longer documents: error or split.")] = "error",
     timings: Annotated[Path | None, typer.Option(help="CSV of timed samples: tokens, seconds, [sum_len2].")] = None,
@@ -53,7 +54,9 @@ def data(
         raise InputError("--overlong", overlong, "error or split")
     if overlong == "split" and seq_length > 0:
         documents, _ = split_overlong(documents, seq_length)
-    shape = BatchShape(ranks=dp, ep_ranks=ep_ranks, micro_batches=micro_batches, micro_batch=micro_batch)
+    shape = BatchShape(
+        ranks=dp, ep_ranks=ep_ranks, micro_batches=micro_batches, micro_batch=micro_batch, free_counts=free_counts
+    )
     plan = rearrange_samples(documents, seq_length, shape, cost, packing)
     emit(_render(plan, cost, effect, output_format), output)
 
@@ -81,6 +84,8 @@ def _render(plan: DataPlan, cost: SampleCost, effect: GradientEffect, output_for
         console.print("The gradient is unchanged (but for the order of floating-point sums).")
     for change in effect.changes:
         console.print(f"The gradient changes: {change}.")
+    for note in notes(plan):
+        console.print(f"Note: {note}.")
     return text.getvalue()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autodeploy.balance.data.assign import assign_batches
+from autodeploy.balance.data.assign_free import assign_freely
 from autodeploy.balance.data.cost import SampleCost
 from autodeploy.balance.data.imbalance import Imbalance, measure_imbalance
 from autodeploy.balance.data.lengths import check_fits, check_lengths
@@ -15,6 +16,8 @@ from autodeploy.balance.data.packing import first_fit_decreasing
 from autodeploy.errors import InputError
 
 PACKINGS = ("none", "ffd")
+FREE_ABOVE = 1.001  # step over max(mean, costliest): below, fixed counts are as good as it gets
+FREE_WORK = 10**8  # samples x slots of one batch: above, fixed counts are kept (and close to the bound anyhow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class BatchShape:
     ep_ranks: int = 1  # data-parallel ranks that one expert-parallel group spans, E
     micro_batches: int = 0  # J; 0: one global batch holds the whole input
     micro_batch: int = 1  # samples a micro-batch, K
+    free_counts: bool = False  # a micro-batch may hold more or fewer samples, within K sequences of tokens
 
     def __post_init__(self) -> None:
         for name, least in (("ranks", 1), ("ep_ranks", 1), ("micro_batches", 0), ("micro_batch", 1)):
@@ -61,6 +65,7 @@ class DataPlan:
     order_before: np.ndarray
     before: Imbalance
     after: Imbalance
+    packed: bool = False
 
 
 def rearrange(
@@ -68,6 +73,7 @@ def rearrange(
 ) -> DataPlan:
     """Assign samples to ranks and micro-batches within each global batch; no sample leaves its batch.
 
+    With ``free_counts`` a batch that stays above its bound is assigned by tokens rather than by count.
     ``before`` is the same samples in order of arrival, dealt as Megatron's sampler deals them. ``ffd`` packs
     the documents of each batch; what does not fit waits for the next batch.
     """
@@ -84,11 +90,13 @@ def rearrange(
         np.append(cost_s, 0.0)[ids.reshape(len(ids), -1)], shape.ranks, shape.ep_ranks, ids.shape[1], shape.micro_batch
     )
     order = np.take_along_axis(ids.reshape(len(ids), -1), chosen.reshape(len(ids), -1), axis=1).reshape(chosen.shape)
+    if shape.free_counts:
+        order = _improve_freely(order, samples, cost_s, shape, sequence_length * shape.micro_batch)
     order_before = np.moveaxis(ids, 1, 2)  # [B, J, R, K] -> [B, R, J, K]
     return DataPlan(
         shape=shape, samples=samples, cost_s=cost_s, order=order, order_before=order_before,
         before=measure_imbalance(order_before, cost_s, shape.ep_ranks),
-        after=measure_imbalance(order, cost_s, shape.ep_ranks),
+        after=measure_imbalance(order, cost_s, shape.ep_ranks), packed=packing != "none",
     )
 
 
@@ -102,6 +110,30 @@ def _dealt(samples: Samples, shape: BatchShape) -> np.ndarray:
     position = np.arange(micro_batches * shape.ranks * shape.micro_batch)
     ids = np.where(position < counts[:, None], samples.batch_starts[:-1, None] + position, -1)
     return ids.reshape(len(counts), micro_batches, shape.ranks, shape.micro_batch)
+
+
+def _improve_freely(
+    order: np.ndarray, samples: Samples, cost_s: np.ndarray, shape: BatchShape, limit_tokens: int
+) -> np.ndarray:
+    """``order`` with the batches that stay above their bound assigned anew by free counts, where that is shorter."""
+    batches = list(order)
+    for b, batch in enumerate(batches):
+        fixed = measure_imbalance(batch[None], cost_s, shape.ep_ranks)
+        if fixed.coupled_over_bound <= FREE_ABOVE or batch.size**2 > FREE_WORK:
+            continue
+        ids = np.sort(batch[batch >= 0])
+        found = assign_freely(
+            cost_s[ids], samples.tokens[ids], shape.ranks, shape.ep_ranks, batch.shape[1], limit_tokens
+        )
+        if found is None:
+            continue
+        freely = np.where(found >= 0, ids[found], -1)
+        if measure_imbalance(freely[None], cost_s, shape.ep_ranks).coupled_s < fixed.coupled_s:
+            batches[b] = freely
+    places = max(batch.shape[2] for batch in batches)
+    return np.stack([
+        np.pad(batch, ((0, 0), (0, 0), (0, places - batch.shape[2])), constant_values=-1) for batch in batches
+    ])
 
 
 def _make_samples(lengths: np.ndarray, sequence_length: int, shape: BatchShape, packing: str) -> Samples:

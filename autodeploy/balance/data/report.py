@@ -23,17 +23,34 @@ def plan_to_dict(plan: DataPlan, cost: SampleCost, effect: GradientEffect) -> di
             "documents": int(samples.of_document.size), "samples": int(samples.tokens.size),
             "batches": len(plan.order), "ranks": plan.shape.ranks, "ep_ranks": plan.shape.ep_ranks,
             "micro_batches": int(plan.order.shape[2]), "micro_batch": plan.shape.micro_batch,
+            "free_counts": plan.shape.free_counts,
+            "empty_micro_batches": int((plan.order < 0).all(axis=3).sum()),
             "cost": {
                 "alpha_s_per_token": cost.alpha_s_per_token, "beta_s_per_token2": cost.beta_s_per_token2,
                 "gamma_s": cost.gamma_s, "fit_error_frac": cost.fit_error_frac,
             },
             "gradient_unchanged": effect.unchanged, "gradient_changes": list(effect.changes),
+            "notes": notes(plan),
             "order": [
                 [[[int(i) for i in slot if i >= 0] for slot in rank] for rank in batch] for batch in plan.order.tolist()
             ],
             "sample_of_document": samples.of_document.tolist(),
         },
     }
+
+
+def notes(plan: DataPlan) -> list[str]:
+    """What a user should know beside the gradient."""
+    said = []
+    if plan.packed and len(plan.order) > 1:
+        said.append(
+            "packing decides which documents share a global batch (what did not fit waited for the next one); "
+            "re-arranging then moves samples within their batch only"
+        )
+    empty = int((plan.order[:-1] < 0).all(axis=3).sum())
+    if empty:
+        said.append(f"{empty} micro-batches are empty: the framework must feed them a dummy")
+    return said
 
 
 def document_table(plan: DataPlan) -> np.ndarray:

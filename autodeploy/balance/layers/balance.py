@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,11 @@ from autodeploy.balance.layers.items import LayerItems
 from autodeploy.balance.layers.local_search import search_locally
 from autodeploy.balance.layers.memory import InFlight, in_flight_counts
 from autodeploy.balance.layers.plan import LayerPlan, evaluate, evaluate_layout, even_layout
-from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement
+from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement, largest
 from autodeploy.balance.layers.rules import check_layout
 from autodeploy.errors import InputError
+
+SEARCH_SHARE = 0.4  # of the time limit at most, for the local search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,11 @@ def balance_layers(items: LayerItems, pp: int, vpp: int = 1, options: BalanceOpt
     if vpp == 1:
         placement = balance_chain(problem)
         return _plan(problem, before, placement, "dynamic programming", np.nan, np.nan)
-    start = search_locally(problem)
-    solved = solve_exactly(problem, start, options.time_limit_s)
+    begin = time.monotonic()
+    start = search_locally(problem, SEARCH_SHARE * options.time_limit_s)
+    if before.placement.mtp_stage in (-1, *problem.mtp_stages):  # never worse than what the user has
+        start = min(start, before.placement, key=lambda placement: largest(problem, placement))
+    solved = solve_exactly(problem, start, options.time_limit_s - (time.monotonic() - begin))
     method = "local search" if solved.placement == start else "integer program"
     return _plan(problem, before, solved.placement or start, method, solved.rank_bound_s, solved.chunk_bound_s)
 

@@ -63,11 +63,11 @@ class LayerPlan:
 
     @property
     def rank_gap_frac(self) -> float:
-        return self.after.largest_rank_s / self.rank_bound_s - 1 if self.feasible else float("nan")
+        return max(0.0, self.after.largest_rank_s / self.rank_bound_s - 1) if self.feasible else float("nan")
 
     @property
     def chunk_gap_frac(self) -> float:
-        return self.after.largest_chunk_s / self.chunk_bound_s - 1 if self.feasible else float("nan")
+        return max(0.0, self.after.largest_chunk_s / self.chunk_bound_s - 1) if self.feasible else float("nan")
 
     @property
     def launchable(self) -> bool:

@@ -1,6 +1,6 @@
 """The placement problem and how a placement is priced, many placements at a time.
 
-Axes: M placements, S stages, O options, P ranks, V chunks, Q option combinations of a rank (O ** V).
+Axes: M placements, S stages, O options, P ranks, V chunks, Q option combinations of a rank.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from autodeploy.balance.layers.items import LayerItems
 from autodeploy.balance.layers.memory import InFlight
 from autodeploy.errors import InputError
 
-MAX_COMBINATIONS = 1024
+MAX_COMBINATIONS = 16  # of a rank's options tried by the local search; with more, one switch along its chunks
 TIE_FRAC = 1e-6  # two times closer than this part of the mean rank sum count as equal
 
 
@@ -31,9 +31,6 @@ class LayerProblem:
         if self.in_flight.ranks != self.pp or self.in_flight.chunks != self.vpp:
             shape = (self.in_flight.ranks, self.in_flight.chunks)
             raise InputError("in_flight", shape, f"of {self.pp} ranks and {self.vpp} chunks")
-        if len(self.items.options) ** self.vpp > MAX_COMBINATIONS:
-            limit = f"options ** VPP at most {MAX_COMBINATIONS}"
-            raise InputError("options", self.items.options, limit, "give fewer recompute options")
 
     @property
     def stages(self) -> int:
@@ -89,32 +86,45 @@ def price(
 ) -> Priced:
     """Price ``counts`` [M, S]. Each rank takes the fastest options that fit (or ``options`` [S], as given).
 
-    Between combinations of a rank: the least excess of memory, then the least seconds above ``rank_limit_s``,
-    then the shortest largest chunk, then the least seconds.
+    Between combinations of a rank (all, or those that switch once where there are many): the least excess of
+    memory, then the least seconds above ``rank_limit_s``, then the shortest largest chunk, then the least seconds.
     """
     seconds, static, activation = _stage_tables(problem, counts, mtp_stage)
     size, pp, vpp = len(counts), problem.pp, problem.vpp
-    combos = np.array(list(product(range(len(problem.items.options)), repeat=vpp)))  # [Q, V]
     by_rank_s = seconds.reshape(-1, size, vpp, pp)  # stage = chunk * P + rank
     by_rank_activation = activation.reshape(-1, size, vpp, pp)
-    chunk = np.stack([by_rank_s[combos[:, v], :, v] for v in range(vpp)], axis=-1)  # [Q, M, P, V]
-    held = np.stack([by_rank_activation[combos[:, v], :, v] for v in range(vpp)], axis=-1)
-    static_rank = static.reshape(size, vpp, pp).sum(axis=1)
-    peak = np.stack(
-        [(held[:, :, r] @ problem.in_flight.rows[r].T).max(axis=-1) for r in range(pp)], axis=-1
-    ) + static_rank  # [Q, M, P]
     if options is None:
-        best = _choose(problem, chunk, peak, rank_limit_s)
+        combos = option_combinations(len(problem.items.options), vpp)[:, :, None].repeat(pp, axis=2)
     else:
-        wanted = (combos[:, None] == np.asarray(options).reshape(vpp, pp).T).all(axis=-1)  # [Q, P]
-        best = np.broadcast_to(wanted.argmax(axis=0), (size, pp))
+        combos = np.asarray(options).reshape(1, vpp, pp)
+    chunk, held = (_under(table, combos) for table in (by_rank_s, by_rank_activation))  # [Q, M, P, V]
+    peak = np.stack([(held[:, :, r] @ problem.in_flight.rows[r].T).max(axis=-1) for r in range(pp)], axis=-1)
+    peak += static.reshape(size, vpp, pp).sum(axis=1)  # [Q, M, P]
+    best = _choose(problem, chunk, peak, rank_limit_s)
     m, p = np.ogrid[:size, :pp]
     chunk, peak = chunk[best, m, p], peak[best, m, p]
     excess = np.maximum(0, peak - problem.memory_cap_bytes)
+    chosen = combos[best, :, p]  # [M, P, V]
     return Priced(
         chunk_s=chunk.transpose(0, 2, 1).reshape(size, -1), rank_s=chunk.sum(axis=-1), rank_bytes=peak,
-        excess_bytes=excess.sum(axis=1), options=combos[best].transpose(0, 2, 1).reshape(size, -1),
+        excess_bytes=excess.sum(axis=1), options=chosen.transpose(0, 2, 1).reshape(size, -1),
     )
+
+
+def _under(table: np.ndarray, combos: np.ndarray) -> np.ndarray:
+    """``table`` [O, M, V, P] under each combination [Q, V, P] of options: [Q, M, P, V]."""
+    v, p = np.ogrid[: combos.shape[1], : combos.shape[2]]
+    return np.stack([table[combo, :, v, p].transpose(2, 1, 0) for combo in combos])
+
+
+def option_combinations(options: int, vpp: int) -> np.ndarray:
+    """Options of a rank's chunks, [Q, V]: all of them, or, where that is many, those that switch once."""
+    if options**vpp <= MAX_COMBINATIONS:
+        return np.array(list(product(range(options), repeat=vpp)))
+    once = {
+        (a,) * k + (b,) * (vpp - k) for a, b in product(range(options), repeat=2) for k in range(vpp)
+    }
+    return np.array(sorted(once))
 
 
 def _choose(problem: LayerProblem, chunk: np.ndarray, peak: np.ndarray, rank_limit_s: float) -> np.ndarray:

@@ -19,8 +19,8 @@ TRACE = Path(__file__).resolve().parents[3].parent / "shared" / "traces" / "docu
 COST = SampleCost(alpha_s_per_token=1.0, beta_s_per_token2=1.0 / 30_000, gamma_s=50.0)
 
 shapes = st.tuples(
-    st.integers(1, 3), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3)
-).map(lambda t: BatchShape(ranks=t[0] * t[1], ep_ranks=t[1], micro_batches=t[2], micro_batch=t[3]))
+    st.integers(1, 3), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.booleans()
+).map(lambda t: BatchShape(ranks=t[0] * t[1], ep_ranks=t[1], micro_batches=t[2], micro_batch=t[3], free_counts=t[4]))
 
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), shapes, st.sampled_from(["none", "ffd"]))
@@ -35,6 +35,8 @@ def test_the_multiset_of_samples_is_unchanged(lengths, shape, packing):
     assert np.array_equal(np.bincount(of_document, weights=lengths), plan.samples.tokens)
     assert np.array_equal(np.bincount(of_document, weights=np.square(lengths)), plan.samples.squares)
     assert plan.samples.tokens.max() <= 64
+    tokens = np.append(plan.samples.tokens, 0)
+    assert tokens[plan.order].sum(axis=3).max() <= 64 * shape.micro_batch
 
 
 @given(st.lists(st.integers(1, 64), min_size=4, max_size=80), shapes)
@@ -43,7 +45,7 @@ def test_measures_are_ordered_and_floor_is_a_floor(lengths, shape):
     plan = rearrange(np.array(lengths), 64, shape, COST)
     after = plan.after
     assert after.mean_s <= after.rank_sum_s * (1 + 1e-12) <= after.coupled_s * (1 + 2e-12)
-    if shape.micro_batch == 1:
+    if shape.micro_batch == 1 and not shape.free_counts:
         floor = fixed_slot_floor_s(plan.order, plan.cost_s, shape.ep_ranks)
         assert floor <= after.coupled_s * (1 + 1e-12)
         assert floor <= plan.before.coupled_s * (1 + 1e-12)
@@ -109,6 +111,16 @@ def test_real_lengths_within_two_per_cent(sequence_length, per_rank):
     pieces, _ = split_overlong(lengths, sequence_length)
     tokens = 48 * per_rank * sequence_length * 5 // 4
     _check_published_line(pieces[: np.searchsorted(np.cumsum(pieces), tokens)], sequence_length, per_rank)
+
+
+@pytest.mark.parametrize("sequence_length,per_rank", [(8192, 2), (8192, 8), (131072, 8), (131072, 16)])
+def test_free_counts_reach_the_bound(sequence_length, per_rank):
+    """Not packed, one heavy tail a batch: within 1% of max(mean, costliest sample)."""
+    lengths = _log_normal(sequence_length, 48 * per_rank * sequence_length, seed=2)[: 48 * per_rank]
+    shape = BatchShape(ranks=48, ep_ranks=4, micro_batches=per_rank, free_counts=True)
+    plan = rearrange(lengths, sequence_length, shape, COST)
+    fixed = rearrange(lengths, sequence_length, BatchShape(ranks=48, ep_ranks=4, micro_batches=per_rank), COST)
+    assert plan.after.coupled_over_bound <= 1.01 and plan.after.coupled_s <= fixed.after.coupled_s
 
 
 @pytest.mark.parametrize("per_rank", [1, 2, 4])

@@ -20,8 +20,9 @@ from autodeploy.balance.layers.items import uniform_items
 from autodeploy.balance.layers.local_search import search_locally
 from autodeploy.balance.layers.problem import largest, price
 from autodeploy.errors import InputError
-from tests.balance.layers.brute_force import best_by_brute_force
-from tests.balance.layers.flop_items import MODELS
+
+from .brute_force import best_by_brute_force
+from .flop_items import MODELS
 
 
 def _items(seconds: np.ndarray, kinds: str, static: np.ndarray, activation: np.ndarray, apart: float) -> LayerItems:

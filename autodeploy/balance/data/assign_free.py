@@ -1,0 +1,85 @@
+"""Micro-batches with free counts: short samples share one while it has room, so that no rank waits for another.
+
+For samples that are not padded (packed as variable-length sequences): a micro-batch costs what its samples
+cost, and is limited by its tokens, not by how many samples they come from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def assign_freely(
+    cost_s: np.ndarray, tokens: np.ndarray, ranks: int, ep_ranks: int, micro_batches: int, limit_tokens: int
+) -> np.ndarray | None:
+    """Sample index at every place, int64 [R, J, K] with -1 where empty; None where some sample finds no room.
+
+    Longest first. A row (the slots that meet at one micro-batch of one group) lasts as long as its longest slot.
+    1. A slot that waits at least as long as the sample takes has it for nothing: the tightest such.
+    2. Else the slot where the group's sum of rows grows to the least; a group first uses all its micro-batches.
+    """
+    groups = ranks // ep_ranks
+    slots = ranks * micro_batches  # slot = (group * J + micro-batch) * E + rank in the group
+    slot_s, room = np.zeros(slots), np.full(slots, limit_tokens, dtype=np.int64)
+    row_s, group_s = np.zeros(groups * micro_batches), np.zeros(groups)
+    slot_of = np.empty(cost_s.size, dtype=np.int64)
+    for sample in np.argsort(-cost_s, kind="stable").tolist():
+        seconds, need = cost_s[sample], tokens[sample]
+        wait = np.repeat(row_s, ep_ranks) - slot_s
+        wait[room < need] = -np.inf
+        free = np.where(wait >= seconds, wait, np.inf)
+        slot = int(free.argmin())
+        if free[slot] == np.inf:
+            grown = np.repeat(group_s, micro_batches * ep_ranks) + (seconds - wait)
+            unopened = (row_s == 0).reshape(groups, micro_batches).any(axis=1)
+            grown[np.repeat(unopened, micro_batches * ep_ranks) & np.repeat(row_s > 0, ep_ranks)] = np.inf
+            slot = int(grown.argmin())
+            if grown[slot] == np.inf:
+                return None
+        row = slot // ep_ranks
+        slot_s[slot] += seconds
+        room[slot] -= need
+        growth = max(0.0, slot_s[slot] - row_s[row])
+        row_s[row] += growth
+        group_s[row // micro_batches] += growth
+        slot_of[sample] = slot
+    _fill_empty(slot_of, cost_s, row_s, group_s, ep_ranks)
+    return _as_order(slot_of, ranks, ep_ranks, micro_batches)
+
+
+def _fill_empty(
+    slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, group_s: np.ndarray, ep_ranks: int
+) -> None:
+    """Moves the cheapest sample of a shared slot to an empty one where the step does not grow; in place.
+
+    A rank with nothing to do at a micro-batch must be fed a dummy by the framework, so there should be few.
+    """
+    held = np.bincount(slot_of, minlength=row_s.size * ep_ranks)
+    per_group = row_s.size // group_s.size
+    longest = group_s.max()
+    cheapest = iter(np.argsort(cost_s, kind="stable").tolist())
+    for slot in np.nonzero(held == 0)[0].tolist():
+        sample = next((s for s in cheapest if held[slot_of[s]] > 1), None)
+        if sample is None:
+            return
+        row = slot // ep_ranks
+        growth = max(0.0, cost_s[sample] - row_s[row])
+        if group_s[row // per_group] + growth > longest:
+            return
+        held[slot_of[sample]] -= 1
+        held[slot] += 1
+        slot_of[sample] = slot
+        row_s[row] += growth
+        group_s[row // per_group] += growth
+
+
+def _as_order(slot_of: np.ndarray, ranks: int, ep_ranks: int, micro_batches: int) -> np.ndarray:
+    """[R, J, K], K the most samples that one micro-batch holds."""
+    slots = ranks * micro_batches
+    by_slot = np.argsort(slot_of, kind="stable")
+    counts = np.bincount(slot_of, minlength=slots)
+    places = np.arange(slot_of.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.full((slots, max(1, int(counts.max()))), -1, dtype=np.int64)
+    order[slot_of[by_slot], places] = by_slot
+    grouped = order.reshape(ranks // ep_ranks, micro_batches, ep_ranks, -1)
+    return np.moveaxis(grouped, 2, 1).reshape(ranks, micro_batches, -1)
