@@ -49,7 +49,7 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
         "core": counts.core,
         "enumerated": result.enumerated,
         "pruned": counts.pruned,
-        "valid": result.enumerated + counts.pruned,
+        "valid": result.enumerated + (0 if request.audit else counts.pruned),
         "feasible": result.feasible,
         "screen_s": result.screen_s,
         "refined": result.refined,

@@ -9,29 +9,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 WIDTH = 100
-ELLIPSIS = "…"
+SHORT = (("memory on rank ", "memory r"), ("computing on rank ", "compute r"), ("communication", "comm"))
 
 
-def columns(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH
-) -> str:
-    """Aligned text. ``left`` columns are left-aligned; the ``flexible`` one gives way where the line is too long."""
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH) -> str:
+    """Aligned text. ``left`` columns are left-aligned; the ``flexible`` one is broken over lines where a row is too long."""
     table = [list(header), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     spare = width - sum(widths) - 2 * (len(widths) - 1)
     if spare < 0:
-        widths[flexible] = max(widths[flexible] + spare, 6)
+        widths[flexible] = max(widths[flexible] + spare, 12)
     lines = []
     for row in table:
-        cells = [_fit(cell, size, i in left) for i, (cell, size) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
+        for part, text in enumerate(broken(row[flexible], widths[flexible])):
+            cells = ["" if part else cell for cell in row]
+            cells[flexible] = text
+            aligned = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+            lines.append("  ".join(aligned).rstrip())
     return "\n".join(lines)
 
 
-def _fit(cell: str, width: int, left: bool) -> str:
-    if len(cell) > width:
-        cell = cell[: width - 1] + ELLIPSIS
-    return cell.ljust(width) if left else cell.rjust(width)
+def broken(text: str, width: int) -> list[str]:
+    """Lines of at most ``width``, broken after a slash, comma or space where there is one in the last half."""
+    lines = []
+    while len(text) > width:
+        cut = max(text.rfind(mark, width // 2, width) for mark in "/, ") + 1
+        cut = cut or width
+        lines.append(text[:cut].rstrip())
+        text = text[cut:]
+    return [*lines, text]
 
 
 def seconds(value: float) -> str:
@@ -42,6 +48,12 @@ def differs(entry: Mapping[str, Any]) -> str:
     """What of a strategy is not in its label: everything that differs from the defaults."""
     rest = str(entry["strategy"]).removeprefix(str(entry["label"])).strip("/")
     return rest or "-"
+
+
+def shortened(binds: str) -> str:
+    for long, short in SHORT:
+        binds = binds.replace(long, short)
+    return binds
 
 
 def wrap(text: str, width: int = WIDTH, indent: str = "  ") -> str:
@@ -66,7 +78,7 @@ def search_table(document: Mapping[str, Any]) -> str:
                 f"{entry['tokens_per_s_per_device']:.1f}" if entry["tokens_per_s_per_device"] < 1000
                 else f"{entry['tokens_per_s_per_device']:.0f}",
                 f"{100 * entry['mfu']:.1f}%", f"{100 * entry['bubble_frac']:.1f}%", f"{entry['peak_memory_gib']:.1f}",
-                str(entry["binds"]),
+                shortened(str(entry["binds"])),
             ]
         )  # fmt: skip
     parts = [heading(document), "", columns(header, rows, {1, 2, 8}, flexible=2)]
@@ -98,11 +110,8 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
         notes += [wrap(f"* no release launches it: {reason}") for reason in reasons]
     if "days" in first:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
-        notes.append(
-            wrap(
-                f"First row, {first['tokens']:.3g} tokens: {first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}."
-            )
-        )
+        cost = f"{first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}"
+        notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}."))
     if document["timed_out"]:
         notes.append("Stopped at --timeout: what was found until then is ranked.")
     return notes
@@ -113,13 +122,13 @@ def nothing_fits(document: Mapping[str, Any]) -> str:
     lines = [heading(document), ""]
     if document["nearest"]:
         lines.append(f"No plan fits into {document['memory_cap_gib']:.2f} GiB a card. Closest:")
+        fixes: dict[str, list[str]] = {}
         for miss in document["nearest"]:
-            lines.append(
-                wrap(
-                    f"  {miss['strategy']}: short by {miss['short_by_gib']:.1f} GiB; fits with {miss['fix']}",
-                    indent="    ",
-                )
-            )
+            fixes.setdefault(miss["fix"], []).append(f"{miss['strategy']}: short by {miss['short_by_gib']:.1f} GiB")
+        for fix, misses in fixes.items():
+            lines += [wrap(f"  {miss}", indent="    ") for miss in misses]
+            lines.append(wrap(f"  would fit with {fix}", indent="    "))
+        lines.append("Rules excluded:" if document["rejected"] else "")
     else:
         lines.append("No valid strategy. What the rules rejected:")
         if not document["rejected"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from types import SimpleNamespace as StepCost  # TEMP
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from cost_models.inputs import (
     Tier,
     Workload,
 )
+from cost_models.step import StepCost
 from cost_models.strategies import RECOMPUTE_BIT, Layout, StrategyBatch, single
 
 GIB = 2**30
