@@ -98,6 +98,7 @@ def departures(batch: StrategyBatch) -> I64:
         batch.micro_batch > 1,
         (batch.micro_batch_group != 0) & (batch.micro_batch_group != batch.pp),
         batch.zero_stage != 1,
+        batch.sequence_parallel != (batch.tp > 1),
         batch.recompute_layers > 0,
         (batch.schedule != plain) & (batch.pp > 1),
         batch.dispatcher != 0,
