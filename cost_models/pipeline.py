@@ -1,28 +1,244 @@
-"""Closed-form pipeline time and in-flight chunks: first version, equal to the textbook formulas for equal stages."""
+"""Closed-form time of one step's pipeline, for screening; uneven stages included.
+
+Axes: N strategies that share schedule, pp and vpp; P pipeline ranks; S = P x vpp virtual stages in model order.
+Costs are one micro-batch's, in seconds: F forward, I backward for the input, W for the weights, B = I + W; t one hop.
+Arrays inside are [P, N] or [S, N], so that every operation runs along contiguous strategies.
+
+Each formula is the longest of a few families of paths through the step's operations. A path that stays on rank q takes
+its whole work; it may start and end through the ranks before it (fill, drain) and after it (the first backward needs
+every later stage); paths that go to and fro between two neighbours carry two hops. `tests/schedule` and
+`scripts/closed_form_vs_simulator.py` hold the forms against the event simulator.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from cost_models.strategies import F64, I64, Bool
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cost_models.errors import ConfigError
+from cost_models.pipeline_interleaved import interleaved_s
+from cost_models.pipeline_recurrence import dualpipe_s, dualpipev_s
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCosts:
+    """A block of strategies; [S, N] costs, [N] the rest."""
+
+    forward_s: F64
+    input_s: F64
+    weight_s: F64
+    p2p_s: F64
+    micro_batches: I64
+    group: I64
+    pp: int
+    vpp: int
 
 
 def closed_form_step_s(
-    schedule: str, forward_s: F64, backward_input_s: F64, backward_weight_s: F64, p2p_s: F64, pp: int, vpp: int,
-    micro_batches: I64, group: I64,
-) -> F64:  # fmt: skip
-    """[N, S] stage seconds -> [N] seconds from the first forward to the last backward."""
-    total = forward_s + backward_input_s + backward_weight_s
-    ranks = total.reshape(len(total), vpp, pp).sum(axis=1)
-    slowest = ranks.max(axis=1)
-    return micro_batches * slowest + (ranks.sum(axis=1) - slowest) / vpp + 2 * p2p_s * (pp - 1)
+    schedule: str,
+    forward_s: ArrayLike,
+    backward_input_s: ArrayLike,
+    backward_weight_s: ArrayLike,
+    p2p_s: ArrayLike,
+    *,
+    pp: int,
+    vpp: int,
+    micro_batches: ArrayLike,
+    group: ArrayLike = 0,
+) -> F64:
+    """Seconds from the first operation of any rank to the last of any rank, [N].
+
+    Costs [N, S] in model order; `p2p_s`, `micro_batches`, `group` (0: pp) broadcast to [N].
+    """
+    if schedule not in CLOSED_FORMS:
+        raise ConfigError("schedule", schedule, f"one of {', '.join(CLOSED_FORMS)}")
+    forward = np.asarray(forward_s, dtype=np.float64)
+    count, stages = forward.shape
+    if stages != pp * vpp:
+        raise ConfigError("forward_s", f"{stages} stages", f"pp x vpp = {pp} x {vpp} = {pp * vpp} stages")
+    columns = [np.asarray(x, dtype=np.float64) for x in (backward_input_s, backward_weight_s)]
+    hop, m = np.broadcast_to(np.asarray(p2p_s, np.float64), count), np.broadcast_to(np.asarray(micro_batches), count)
+    size = np.broadcast_to(np.asarray(group), count)
+    size = np.where(size == 0, pp, size)
+    out = np.empty(count)
+    for at in range(0, count, BLOCK):
+        part = slice(at, at + BLOCK)
+        costs = PipelineCosts(
+            forward_s=np.ascontiguousarray(forward[part].T),
+            input_s=np.ascontiguousarray(columns[0][part].T),
+            weight_s=np.ascontiguousarray(columns[1][part].T),
+            p2p_s=hop[part],
+            micro_batches=m[part],
+            group=size[part],
+            pp=pp,
+            vpp=vpp,
+        )
+        out[part] = CLOSED_FORMS[schedule](costs)
+    return out
 
 
-def in_flight_chunks(schedule: str, pp: int, vpp: int, micro_batches: I64, group: I64, ep_overlap: Bool) -> F64:
-    """Chunks whose activations a rank holds at its peak, [N, P]."""
-    rank = np.arange(pp)[None, :]
-    m = micro_batches[:, None]
+def _gpipe(c: PipelineCosts) -> F64:
+    """All stages once, then the slowest forward and the slowest backward m-1 times.  Exact."""
+    backward = c.input_s + c.weight_s
+    once = c.forward_s.sum(0) + backward.sum(0) + 2 * (c.pp - 1) * c.p2p_s
+    return np.asarray(once + (c.micro_batches - 1) * (c.forward_s.max(0) + backward.max(0)))
+
+
+def _one_f_one_b(c: PipelineCosts) -> F64:
+    """Paths on one rank, and to and fro between two neighbours; see `_steady_paths`."""
+    return _steady_paths(c, c.forward_s, c.input_s + c.weight_s)
+
+
+def _steady_paths(c: PipelineCosts, forward: F64, backward: F64) -> F64:
+    """Longest path of the 1F1B order, [N].
+
+    Rank q holds w = p-1-q more forwards than its successor needs. A path comes down to q (fill), does its w forwards or
+    follows the first micro-batch to the end and back (D), then m-w turns of F and B, and likewise at the end. Between
+    neighbours q-1 and q a turn of C(q-1) + C(q) + 2t serves two micro-batches.
+    """
+    p, m, hop = c.pp, c.micro_batches, c.p2p_s
+    both = forward + backward
+    before = np.zeros_like(m, dtype=np.float64)  # fill and drain: sum of F + B + 2t over the ranks before q
+    after = both.sum(0) + 2 * p * hop
+    best = np.zeros_like(before)
+    for q in range(p):
+        after = after - both[q] - 2 * hop
+        w = np.minimum(m - 1, p - 1 - q)
+        ends = np.maximum(w * forward[q], after) + np.maximum(w * backward[q], after)
+        best = np.maximum(best, before + (m - w) * both[q] + ends)
+        if q:
+            turn = both[q - 1] + both[q] + 2 * hop
+            turns, left = np.divmod(m - w - 1, 2)
+            pair = (1 + turns) * turn + left * np.maximum(both[q - 1], both[q])
+            best = np.maximum(best, before - both[q - 1] - 2 * hop + pair + ends)
+        before = before + both[q] + 2 * hop
+    return best
+
+
+def _zero_bubble(depth: int, held_back: int) -> Callable[[PipelineCosts], F64]:
+    """ZB orders with `depth` (p-1-q) warm-up forwards on rank q and `held_back` q weight parts for the end."""
+
+    def seconds(c: PipelineCosts) -> F64:
+        p, m, hop = c.pp, c.micro_batches, c.p2p_s
+        both = c.forward_s + c.input_s
+        fill, drain = np.zeros_like(hop), np.zeros_like(hop)
+        after = both.sum(0) + 2 * p * hop
+        best = np.zeros_like(hop)
+        for q in range(p):
+            after = after - both[q] - 2 * hop
+            forward, backward, weight = c.forward_s[q], c.input_s[q], c.weight_s[q]
+            w, late = np.minimum(m - 1, depth * (p - 1 - q)), np.minimum(m, held_back * q)
+            start = fill + np.maximum(0.0, after - w * forward)
+            whole = start + m * (both[q] + weight)
+            last_input = start + m * both[q] + (m - late) * weight + drain + c.weight_s[0]
+            return_trip = start + m * both[q] + np.maximum(0, m - w - late) * weight + drain
+            return_trip = return_trip + np.maximum(0.0, after - w * backward)
+            best = np.maximum(best, np.maximum(whole, np.maximum(last_input, return_trip)))
+            fill, drain = fill + forward + hop, drain + backward + hop
+        shallow = _steady_paths(c, c.forward_s, c.input_s) if depth == 1 else _two_deep_paths(c)
+        return np.maximum(best, shallow + c.weight_s[0])
+
+    return seconds
+
+
+def _two_deep_paths(c: PipelineCosts) -> F64:
+    """Longest path on one rank with 2(p-1-q) warm-up forwards; neighbours no longer hold each other up."""
+    p, m, hop = c.pp, c.micro_batches, c.p2p_s
+    both = c.forward_s + c.input_s
+    before, best = np.zeros_like(hop), np.zeros_like(hop)
+    after = both.sum(0) + 2 * p * hop
+    for q in range(p):
+        after = after - both[q] - 2 * hop
+        w = np.minimum(m - 1, 2 * (p - 1 - q))
+        ends = np.maximum(w * c.forward_s[q], after) + np.maximum(w * c.input_s[q], after)
+        best = np.maximum(best, before + (m - w) * both[q] + ends)
+        before = before + both[q] + 2 * hop
+    return best
+
+
+def _interleaved(c: PipelineCosts) -> F64:
+    if c.vpp == 1:
+        return _one_f_one_b(c)
+    backward = c.input_s + c.weight_s
+    return _by_shape(c, lambda at, m, g: interleaved_s(
+        c.forward_s[:, at], backward[:, at], backward[:, at], c.p2p_s[at], pp=c.pp, micro_batches=m, group=g, extra=0
+    ))
+
+
+def _adaptive_pipe(c: PipelineCosts) -> F64:
+    """Interleaved with one more warm-up chunk; the gradient leaves before the weight part."""
+    backward = c.input_s + c.weight_s
+    return _by_shape(c, lambda at, m, g: interleaved_s(
+        c.forward_s[:, at], backward[:, at], c.input_s[:, at], c.p2p_s[at], pp=c.pp, micro_batches=m, group=g, extra=1
+    ))
+
+
+def _by_shape(c: PipelineCosts, price: Callable[[I64, int, int], F64]) -> F64:
+    """Applies `price` to the strategies of each (micro-batches, group) in turn."""
+    out = np.empty(len(c.micro_batches))
+    shapes = np.stack([c.micro_batches, c.group], axis=1)
+    for m, g in np.unique(shapes, axis=0):
+        at = np.flatnonzero((c.micro_batches == m) & (c.group == g))
+        out[at] = price(at, int(m), int(g))
+    return out
+
+
+def _dualpipe(c: PipelineCosts) -> F64:
+    return dualpipe_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
+
+
+def _dualpipev(c: PipelineCosts) -> F64:
+    return dualpipev_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
+
+
+CLOSED_FORMS: dict[str, Callable[[PipelineCosts], F64]] = {
+    "gpipe": _gpipe,
+    "1f1b": _one_f_one_b,
+    "interleaved": _interleaved,
+    "zb-h1": _zero_bubble(1, 1),
+    "zb-1p": _zero_bubble(1, 2),
+    "zb-2p": _zero_bubble(2, 4),
+    "dualpipe": _dualpipe,
+    "dualpipev": _dualpipev,
+    "adaptive-pipe": _adaptive_pipe,
+}
+
+
+def in_flight_chunks(schedule: str, *, pp: int, vpp: int, micro_batches: int, group: int = 0) -> I64:
+    """Most chunks (micro-batches x virtual stages) that each rank holds, [P]; the limit for automatic schedules.
+
+    Sources: Megatron-LM (interleaved), Qi et al. 2401.10241 and 2405.15362 (ZB, V), DeepSeek-V3 (DualPipe).
+    """
+    rank, m = np.arange(pp), micro_batches
+    g = group or pp
+    counts = {
+        "gpipe": np.full(pp, m),
+        "1f1b": np.minimum(m, pp - rank),
+        "interleaved": _interleaved_chunks(pp, vpp, m, g, 0),
+        "adaptive-pipe": _interleaved_chunks(pp, vpp, m, g, 1),
+        "zb-h1": np.full(pp, min(m, pp)),
+        "zb-1p": np.full(pp, min(m, pp)),
+        "zb-2p": np.full(pp, min(m, 2 * pp)),
+        "zb-v": np.full(pp, min(2 * m, 2 * pp)),
+        "zb-v-half": np.full(pp, min(2 * m, pp + 2)),
+        "zb-v-min": np.full(pp, min(2 * m, 2 * -(-(pp + 4) // 3))),
+        "dualpipe": np.full(pp, min(m, pp + 1)),
+        "dualpipev": np.full(pp, min(2 * m, 2 * pp + 1)),
+    }
+    if schedule not in counts:
+        raise ConfigError("schedule", schedule, f"one of {', '.join(counts)}")
+    return counts[schedule].astype(np.int64)
+
+
+def _interleaved_chunks(pp: int, vpp: int, m: int, group: int, extra: int) -> I64:
+    rank = np.arange(pp)
     if vpp == 1:
-        return np.minimum(m, pp - rank).astype(float)
-    extra = ep_overlap.astype(int)[:, None]
-    return np.minimum(m * vpp, 2 * (pp - rank - 1) + (vpp - 1) * group[:, None] + 1 + extra).astype(float)
+        return np.minimum(m, pp - rank + extra)
+    return np.minimum(m * vpp, 2 * (pp - rank - 1) + (vpp - 1) * group + 1 + extra)

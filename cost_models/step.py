@@ -18,12 +18,11 @@ from cost_models.flops import model_flop_per_token
 from cost_models.fully_sharded import gather_parameters
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import FAMILIES, LayerPrices, price_layers
-from cost_models.pipeline import closed_form_step_s, in_flight_chunks
+from cost_models.schedule_terms import V_SHAPED, held_chunks, pipeline_s
 from cost_models.stages import FULL, StageCosts, stage_costs
 from cost_models.strategies import SCHEDULES, F64, I64, Bool, Layout, StrategyBatch
 from cost_models.swap import swap_activations
 
-V_SHAPED = ("zb-v", "zb-v-half", "zb-v-min", "dualpipev")
 STEP_CAUSES = FAMILIES + ("recompute", "pp_comm", "dp_comm", "bubble", "optimizer", "overhead", "straggler")
 
 
@@ -110,10 +109,7 @@ def _evaluate_group(
     hidden = hide_expert_communication(costs, batch, layout, schedule, micro_batches, hardware)
     swap_activations(costs, batch, hardware)
     blocking = _blocking_p2p(costs, layout, schedule, workload)
-    pipeline = closed_form_step_s(
-        schedule, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, costs.p2p_s, layout.pp, layout.vpp,
-        micro_batches, group,
-    )  # fmt: skip
+    pipeline = pipeline_s(schedule, costs, layout, micro_batches, group)
     rank_forward = mem.sum_by_rank(costs.forward_s, layout, v_shaped)
     rank_backward = mem.sum_by_rank(costs.backward_input_s + costs.backward_weight_s, layout, v_shaped)
     busy = (rank_forward + rank_backward) * micro_batches[:, None]
@@ -191,7 +187,7 @@ def _fill_memory(
     dense: F64, expert: F64, micro_batches: I64, group: I64, hardware: HardwareProfile, workload: Workload,
 ) -> None:  # fmt: skip
     v_shaped = schedule in V_SHAPED
-    chunks = in_flight_chunks(schedule, layout.pp, layout.vpp, micro_batches, group, batch.ep_overlap)
+    chunks = held_chunks(schedule, layout, micro_batches, group, batch)
     held = mem.in_flight_by_chunk(chunks, group, layout.vpp) if not v_shaped else mem.in_flight_v(chunks, layout.vpp)
     causes = mem.static_bytes(dense, expert, batch, workload)
     kept = 1.0 - batch.swap_frac[:, None]
