@@ -37,7 +37,7 @@ def build_model(document: Mapping[str, Any]) -> ModelSpec:
         vocab=document["vocab"],
         layers=tuple(_runs(document["layers"], mixers, mlps, norms)),
         mtp_modules=mtp.get("modules", 1 if mtp else 0),
-        mtp_kind=_block(mtp, mixers, mlps, norms) if "attention" in mtp or "feed_forward" in mtp else None,
+        mtp_kind=_block(mtp, mixers, mlps, norms) if {"attention", "feed_forward", "norms"} & set(mtp) else None,
         notes=tuple(document.get("notes") or ()),
         **{name: document[name] for name in MODEL_FLAGS if name in document},
     )
@@ -130,7 +130,7 @@ def to_document(model: ModelSpec, source: str = "") -> dict[str, Any]:
     if model.mtp_modules or model.mtp_kind:
         document["mtp"] = {"modules": model.mtp_modules}
         if model.mtp_kind:
-            document["mtp"] |= _run_entry(model.mtp_kind, 1, mixers, mlps, norms)
+            document["mtp"] |= _run_entry(model.mtp_kind, 1, mixers, mlps, norms) | {"norms": model.mtp_kind.norms}
     if model.notes:
         document["notes"] = list(model.notes)
     return document

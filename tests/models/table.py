@@ -1,0 +1,82 @@
+"""Parameter counts in 1e9 (total, active), matrices and embeddings only, as the table of the shared configurations has
+them: half a unit of the last digit or 0.5% is the tolerance. File name -> (zoo name, total, active)."""
+
+TABLE = {
+    "llama-2-7b": ("llama-2-7b", "6.74", "6.74"),
+    "llama-2-70b": ("llama-2-70b", "68.98", "68.98"),
+    "llama-3.1-8b": ("llama-3.1-8b", "8.03", "8.03"),
+    "llama-3.1-70b": ("llama-3.1-70b", "70.55", "70.55"),
+    "llama-3.1-405b": ("llama-3.1-405b", "405.85", "405.85"),
+    "qwen2.5-7b": ("qwen2.5-7b", "7.62", "7.62"),
+    "qwen2.5-32b": ("qwen2.5-32b", "32.76", "32.76"),
+    "qwen2.5-72b": ("qwen2.5-72b", "72.70", "72.70"),
+    "qwen3-0.6b": ("qwen3-0.6b", "0.60", "0.60"),
+    "qwen3-8b": ("qwen3-8b", "8.19", "8.19"),
+    "qwen3-30b-a3b": ("qwen3-30b-a3b", "30.53", "3.35"),
+    "qwen3-235b-a22b": ("qwen3-235b-a22b", "235.09", "22.19"),
+    "qwen3-coder-480b-a35b": ("qwen3-coder-480b-a35b", "480.15", "35.47"),
+    "qwen3-next-80b-a3b": ("qwen3-next-80b-a3b", "79.67", "3.87"),
+    "qwen2-57b-a14b": ("qwen2-57b-a14b", "57.41", "14.25"),
+    "qwen1.5-moe-a2.7b": ("qwen1.5-moe-a2.7b", "14.32", "2.69"),
+    "mixtral-8x7b": ("mixtral-8x7b", "46.70", "12.88"),
+    "mixtral-8x22b": ("mixtral-8x22b", "140.62", "39.15"),
+    "deepseek-v2": ("deepseek-v2", "235.74", "21.38"),
+    "deepseek-v2-lite": ("deepseek-v2-lite", "15.71", "2.66"),
+    "deepseek-v3": ("deepseek-v3", "671.03", "37.55"),
+    "kimi-k2": ("kimi-k2", "1026.4", "32.86"),
+    "glm-4.5": ("glm-4.5", "352.8", "33.6"),
+    "glm-4.5-air": ("glm-4.5-air", "106.85", "13.42"),
+    "gpt-oss-20b": ("gpt-oss-20b", "20.91", "4.19"),
+    "gpt-oss-120b": ("gpt-oss-120b", "116.79", "5.71"),
+    "dots.llm1": ("dots-llm1-142b", "142.77", "14.02"),
+    "hunyuan-a13b": ("hunyuan-a13b", "80.39", "12.75"),
+    "dbrx": ("dbrx-132b", "131.60", "36.47"),
+    "grok-1": ("grok-1-314b", "315.7", "83.8"),
+    "llama-4-scout-17b-16e": ("llama-4-scout", "107.8", "17.2"),
+    "llama-4-maverick-17b-128e": ("llama-4-maverick", "400.7", "17.2"),
+    "minimax-text-01": ("minimax-text-01", "456.1", "48.4"),
+    "minimax-m2": ("minimax-m2", "228.7", "11.0"),
+    "minimax-m2.5": (None, "228.7", "11.0"),
+    "openpangu-ultra-moe-718b": ("pangu-ultra-moe-718b", "719.1", "40.4"),
+    "openpangu-r-72b-2512": ("openpangu-r-72b", "73.8", "15.2"),
+    "nemotron-4-340b": ("nemotron-4-340b", "341.0", "341.0"),
+    "mistral-large-2407": ("mistral-large-123b", "122.6", "122.6"),
+    "gemma-2-27b": ("gemma-2-27b", "27.23", "27.23"),
+    "gemma-3-27b": ("gemma-3-27b", "27.01", "27.01"),
+}
+
+# Exact counts as the published checkpoints have them (elements of all tensors, MTP out).
+EXACT = {
+    "llama-2-7b": 6_738_415_616,
+    "llama-2-13b": 13_015_864_320,
+    "llama-2-70b": 68_976_648_192,
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-3.2-1b": 1_235_814_400,
+    "mistral-7b": 7_248_023_552,
+    "mixtral-8x7b": 46_702_792_704,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen2.5-72b": 72_706_203_648,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v2": 235_741_434_880,
+    "deepseek-v3": 671_026_419_200,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "gemma-2-9b": 9_241_705_984,
+    "gemma-2-27b": 27_227_128_320,
+    "phi-4": 14_659_507_200,
+    "olmo-2-7b": 7_298_617_344,
+    "bloom-176b": 176_247_271_424,
+    "nemotron-3-nano-30b-a3b": 31_577_937_344,
+    "qwen3-next-80b-a3b": 79_674_391_296,
+}
+
+
+def close(count: int, printed: str) -> bool:
+    """Within 0.5% or half a unit of the last printed digit."""
+    digits = len(printed.partition(".")[2])
+    return abs(count / 1e9 - float(printed)) <= max(0.005 * float(printed), 0.5 * 10**-digits)
