@@ -102,7 +102,7 @@ def _evaluate_group(
     model: ModelSpec, hardware: HardwareProfile, workload: Workload,
 ) -> None:  # fmt: skip
     v_shaped = schedule in V_SHAPED
-    micro_batches = batch.micro_batches(workload.global_batch)
+    micro_batches = np.maximum(batch.micro_batches(workload.global_batch), 1)
     group = np.where(batch.micro_batch_group > 0, batch.micro_batch_group, layout.pp)
     dense, expert = mem.parameters_by_rank(prices, costs.point, layout, v_shaped, model)
     gather_parameters(costs, prices, batch, layout, hardware, workload)
