@@ -24,7 +24,7 @@ from cost_models.pipeline_recurrence import dualpipe_s, dualpipev_s
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
+BLOCK = 512  # strategies worked on at a time: the arrays of a block stay in cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,10 @@ class PipelineCosts:
 
 def closed_form_step_s(
     schedule: str,
-    forward_s: ArrayLike,
-    backward_input_s: ArrayLike,
-    backward_weight_s: ArrayLike,
-    p2p_s: ArrayLike,
-    *,
+    forward_s: F64,
+    backward_input_s: F64,
+    backward_weight_s: F64,
+    p2p_s: F64,
     pp: int,
     vpp: int,
     micro_batches: ArrayLike,
@@ -59,29 +58,33 @@ def closed_form_step_s(
     """
     if schedule not in CLOSED_FORMS:
         raise ConfigError("schedule", schedule, f"one of {', '.join(CLOSED_FORMS)}")
-    forward = np.asarray(forward_s, dtype=np.float64)
-    count, stages = forward.shape
+    count, stages = forward_s.shape
     if stages != pp * vpp:
         raise ConfigError("forward_s", f"{stages} stages", f"pp x vpp = {pp} x {vpp} = {pp * vpp} stages")
-    columns = [np.asarray(x, dtype=np.float64) for x in (backward_input_s, backward_weight_s)]
-    hop, m = np.broadcast_to(np.asarray(p2p_s, np.float64), count), np.broadcast_to(np.asarray(micro_batches), count)
-    size = np.broadcast_to(np.asarray(group), count)
+    hop = np.broadcast_to(np.asarray(p2p_s, np.float64), count)
+    m = np.broadcast_to(np.asarray(micro_batches, np.int64), count)
+    size = np.broadcast_to(np.asarray(group, np.int64), count)
     size = np.where(size == 0, pp, size)
     out = np.empty(count)
     for at in range(0, count, BLOCK):
         part = slice(at, at + BLOCK)
         costs = PipelineCosts(
-            forward_s=np.ascontiguousarray(forward[part].T),
-            input_s=np.ascontiguousarray(columns[0][part].T),
-            weight_s=np.ascontiguousarray(columns[1][part].T),
+            forward_s=np.ascontiguousarray(forward_s[part].T),
+            input_s=np.ascontiguousarray(backward_input_s[part].T),
+            weight_s=np.ascontiguousarray(backward_weight_s[part].T),
             p2p_s=hop[part],
             micro_batches=m[part],
             group=size[part],
             pp=pp,
             vpp=vpp,
         )
-        out[part] = CLOSED_FORMS[schedule](costs)
+        out[part] = _one_rank(costs) if pp == 1 else CLOSED_FORMS[schedule](costs)
     return out
+
+
+def _one_rank(c: PipelineCosts) -> F64:
+    """No pipeline: all work of all micro-batches."""
+    return np.asarray(c.micro_batches * (c.forward_s + c.input_s + c.weight_s).sum(axis=0))
 
 
 def _gpipe(c: PipelineCosts) -> F64:
@@ -167,17 +170,37 @@ def _interleaved(c: PipelineCosts) -> F64:
     if c.vpp == 1:
         return _one_f_one_b(c)
     backward = c.input_s + c.weight_s
-    return _by_shape(c, lambda at, m, g: interleaved_s(
-        c.forward_s[:, at], backward[:, at], backward[:, at], c.p2p_s[at], pp=c.pp, micro_batches=m, group=g, extra=0
-    ))
+    return _by_shape(
+        c,
+        lambda at, m, g: interleaved_s(
+            c.forward_s[:, at],
+            backward[:, at],
+            backward[:, at],
+            c.p2p_s[at],
+            pp=c.pp,
+            micro_batches=m,
+            group=g,
+            extra=0,
+        ),
+    )
 
 
 def _adaptive_pipe(c: PipelineCosts) -> F64:
     """Interleaved with one more warm-up chunk; the gradient leaves before the weight part."""
     backward = c.input_s + c.weight_s
-    return _by_shape(c, lambda at, m, g: interleaved_s(
-        c.forward_s[:, at], backward[:, at], c.input_s[:, at], c.p2p_s[at], pp=c.pp, micro_batches=m, group=g, extra=1
-    ))
+    return _by_shape(
+        c,
+        lambda at, m, g: interleaved_s(
+            c.forward_s[:, at],
+            backward[:, at],
+            c.input_s[:, at],
+            c.p2p_s[at],
+            pp=c.pp,
+            micro_batches=m,
+            group=g,
+            extra=1,
+        ),
+    )
 
 
 def _by_shape(c: PipelineCosts, price: Callable[[I64, int, int], F64]) -> F64:
@@ -198,6 +221,19 @@ def _dualpipev(c: PipelineCosts) -> F64:
     return dualpipev_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
 
 
+def _v_shaped(c: PipelineCosts) -> F64:
+    """ZB-V and its kin: the rank with most work, and the way down and up the V before it; see the table of errors."""
+    p, m, hop = c.pp, c.micro_batches, c.p2p_s
+    rank_s = (c.forward_s + c.input_s + c.weight_s).reshape(2, p, -1)
+    rank_s = rank_s[0] + rank_s[1][::-1]
+    fill = np.zeros_like(hop)
+    best = np.zeros_like(hop)
+    for q in range(p):
+        best = np.maximum(best, fill + m * rank_s[q])
+        fill = fill + c.forward_s[q] + hop
+    return best
+
+
 CLOSED_FORMS: dict[str, Callable[[PipelineCosts], F64]] = {
     "gpipe": _gpipe,
     "1f1b": _one_f_one_b,
@@ -205,40 +241,50 @@ CLOSED_FORMS: dict[str, Callable[[PipelineCosts], F64]] = {
     "zb-h1": _zero_bubble(1, 1),
     "zb-1p": _zero_bubble(1, 2),
     "zb-2p": _zero_bubble(2, 4),
+    "zb-v": _v_shaped,
+    "zb-v-half": _v_shaped,
+    "zb-v-min": _v_shaped,
     "dualpipe": _dualpipe,
     "dualpipev": _dualpipev,
     "adaptive-pipe": _adaptive_pipe,
 }
 
 
-def in_flight_chunks(schedule: str, *, pp: int, vpp: int, micro_batches: int, group: int = 0) -> I64:
-    """Most chunks (micro-batches x virtual stages) that each rank holds, [P]; the limit for automatic schedules.
+def in_flight_chunks(
+    schedule: str, pp: int, vpp: int, micro_batches: ArrayLike, group: ArrayLike = 0, ep_overlap: ArrayLike = False
+) -> F64:
+    """Most chunks (micro-batches x virtual stages) that each rank holds, [N, P]; the limit for automatic schedules.
 
+    `ep_overlap`: forward/backward overlap of expert communication adds one chunk to interleaved; adaptive-pipe has it.
     Sources: Megatron-LM (interleaved), Qi et al. 2401.10241 and 2405.15362 (ZB, V), DeepSeek-V3 (DualPipe).
     """
-    rank, m = np.arange(pp), micro_batches
-    g = group or pp
-    counts = {
-        "gpipe": np.full(pp, m),
-        "1f1b": np.minimum(m, pp - rank),
-        "interleaved": _interleaved_chunks(pp, vpp, m, g, 0),
-        "adaptive-pipe": _interleaved_chunks(pp, vpp, m, g, 1),
-        "zb-h1": np.full(pp, min(m, pp)),
-        "zb-1p": np.full(pp, min(m, pp)),
-        "zb-2p": np.full(pp, min(m, 2 * pp)),
-        "zb-v": np.full(pp, min(2 * m, 2 * pp)),
-        "zb-v-half": np.full(pp, min(2 * m, pp + 2)),
-        "zb-v-min": np.full(pp, min(2 * m, 2 * -(-(pp + 4) // 3))),
-        "dualpipe": np.full(pp, min(m, pp + 1)),
-        "dualpipev": np.full(pp, min(2 * m, 2 * pp + 1)),
-    }
-    if schedule not in counts:
-        raise ConfigError("schedule", schedule, f"one of {', '.join(counts)}")
-    return counts[schedule].astype(np.int64)
+    m, g, extra = np.broadcast_arrays(
+        np.atleast_1d(micro_batches), np.atleast_1d(group), np.atleast_1d(ep_overlap).astype(np.int64)
+    )
+    m, g, extra = m[:, None], np.where(g == 0, pp, g)[:, None], extra[:, None]
+    rank = np.arange(pp)[None, :]
+    if schedule == "adaptive-pipe":
+        extra = np.ones_like(extra)
+    if schedule in ("interleaved", "adaptive-pipe") and vpp > 1:
+        limit = 2 * (pp - rank - 1) + (vpp - 1) * g + 1 + extra
+    elif schedule in ("1f1b", "interleaved", "adaptive-pipe"):
+        limit = pp - rank + extra
+    elif schedule == "gpipe":
+        limit = m * np.ones_like(rank)
+    elif schedule in CHUNK_LIMITS:
+        limit = CHUNK_LIMITS[schedule](pp) * np.ones_like(rank)
+    else:
+        raise ConfigError("schedule", schedule, f"one of {', '.join(CLOSED_FORMS)}")
+    return np.minimum(m * vpp, limit).astype(np.float64)
 
 
-def _interleaved_chunks(pp: int, vpp: int, m: int, group: int, extra: int) -> I64:
-    rank = np.arange(pp)
-    if vpp == 1:
-        return np.minimum(m, pp - rank + extra)
-    return np.minimum(m * vpp, 2 * (pp - rank - 1) + (vpp - 1) * group + 1 + extra)
+CHUNK_LIMITS: dict[str, Callable[[int], int]] = {
+    "zb-h1": lambda p: p,
+    "zb-1p": lambda p: p,
+    "zb-2p": lambda p: 2 * p,
+    "zb-v": lambda p: 2 * p,
+    "zb-v-half": lambda p: p + 2,
+    "zb-v-min": lambda p: 2 * -(-(p + 4) // 3),
+    "dualpipe": lambda p: p + 1,
+    "dualpipev": lambda p: 2 * p + 1,
+}

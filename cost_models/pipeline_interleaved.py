@@ -50,22 +50,29 @@ def _one_way(cost: F64, handed_on: F64, hop: F64, group: int, last_jobs: NDArray
             return front, front + last_jobs[:, None] * cost[chunk]
         own = front + group * cost[chunk]
         own[0] = np.maximum(own[0], last + hop + cost[chunk][0])
-        free = _scan_down(own, np.concatenate([step[1:], step[:1]]))  # the last job of rank r ends after that of r-1
+        free = _scan_down(own, cost[chunk][1:] + hop)  # the last job of rank r ends after that of r-1
         first, last = front[-1] + step[-1], free[-1]
     raise ValueError("interleaved: at least one chunk")
 
 
 def _scan_down(x: F64, step: F64) -> F64:
-    """y[r] = max over s <= r of x[s] + step[s] + ... + step[r-1]."""
-    offset = np.zeros_like(x)
-    np.cumsum(step[:-1], axis=0, out=offset[1:])
-    return np.asarray(np.maximum.accumulate(x - offset, axis=0) + offset)
+    """y[r] = max over s <= r of x[s] + step[s] + ... + step[r-1]; a loop over rows beats accumulate along axis 0."""
+    y = np.empty_like(x)
+    y[0] = x[0]
+    for r in range(1, len(x)):
+        np.add(y[r - 1], step[r - 1], out=y[r])
+        np.maximum(y[r], x[r], out=y[r])
+    return y
 
 
 def _scan_up(x: F64, step: F64) -> F64:
     """y[r] = max over s >= r of x[s] + step[r+1] + ... + step[s]."""
-    offset = np.cumsum(step, axis=0)
-    return np.asarray(np.maximum.accumulate((x + offset)[::-1], axis=0)[::-1] - offset)
+    y = np.empty_like(x)
+    y[-1] = x[-1]
+    for r in range(len(x) - 2, -1, -1):
+        np.add(y[r + 1], step[r + 1], out=y[r])
+        np.maximum(y[r], x[r], out=y[r])
+    return y
 
 
 class _Rounds:
@@ -120,7 +127,7 @@ class _Rounds:
         work = turns * backward + self._forwards(done, turns)
         turn = work / turns
         lose = turn[:-1] + self.hop - backward[1:] - 2 * turn[1:]
-        x = _scan_down(x, np.concatenate([lose, lose[:1]]))
+        x = _scan_down(x, lose)
         return _scan_up(x, self.gradient[chunk] + self.hop) + work
 
     def _forwards(self, done: int, turns: int) -> F64:

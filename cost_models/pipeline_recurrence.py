@@ -111,9 +111,7 @@ def dualpipe_s(forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, micro_ba
     return np.asarray(base + (micro_batches / 2 - 2 * depth) * pace)
 
 
-def _work_through(
-    depth: int, forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, fold_hop: bool = False
-) -> F64:
+def _work_through(depth: int, forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, fold_hop: bool = False) -> F64:
     """End of the last operation for 2 depth micro-batches, [N]."""
     stages, count = forward_s.shape
     backward_s = input_s + weight_s

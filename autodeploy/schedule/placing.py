@@ -26,6 +26,10 @@ class Placer:
         """The longest time between a rank's first and last operation; ends are staggered, so this is the period."""
         return max(end - first for end, first in zip(self.clock, self.first_s, strict=True))
 
+    def score_s(self) -> float:
+        """What candidates are compared by: the period, and among periods that all but agree, the whole pipeline."""
+        return self.length_s() + 0.01 * max(self.clock)
+
     def done(self, kind: int, stage: int) -> int:
         return len(self.end_s[kind][stage])
 
@@ -88,6 +92,24 @@ class Placer:
                     self.put_w(rank)
                 return
             self.put_w(rank)
+
+    def play(self, orders: list[list[Slot]]) -> None:
+        """Runs given orders."""
+        turns = [0] * self.pp
+        moved = True
+        while moved:
+            moved = False
+            for rank, order in enumerate(orders):
+                while turns[rank] < len(order):
+                    kind, stage, _ = order[turns[rank]][0]
+                    if kind == W:
+                        self.put_w(rank)
+                    elif self.ready_s(kind, stage) is None:
+                        break
+                    else:
+                        self.put(kind, stage)
+                    turns[rank] += 1
+                    moved = True
 
     def finish(self) -> None:
         """The weight parts that are left."""

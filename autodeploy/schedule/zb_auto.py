@@ -1,7 +1,8 @@
 """ZB-1p and ZB-2p: the automatic schedule of Qi et al. (2023, arXiv 2401.10241, section 3.1), any stage costs.
 
 One pass places a micro-batch at a time: forwards from the first rank down, input backwards from the last rank up, and
-weight parts into the waits. Three yes/no choices give eight passes; the shortest wins. A micro-batch counts whole from
+weight parts into the waits. Three yes/no choices give eight passes; the shortest wins, or the handcrafted ZB-H1 (ZB-H2
+for 2p) where it is shorter, as it can be on very uneven stages. A micro-batch counts whole from
 its F to its I and `OrderCosts.weight_kept_frac` from there to its W (0.5 reproduces the published scheduler's bubbles).
 """
 
@@ -15,13 +16,13 @@ from autodeploy.schedule.operations import (
     OrderCosts,
     PipelineShape,
     Schedule,
-    Slot,
     W,
     loop_placement,
     one_direction,
     require_single_chunk,
 )
 from autodeploy.schedule.placing import Placer
+from autodeploy.schedule.zb_h1 import handcrafted_orders
 
 
 def zero_bubble_1p(shape: PipelineShape) -> Schedule:
@@ -37,14 +38,16 @@ def zero_bubble_2p(shape: PipelineShape) -> Schedule:
 def _automatic(name: str, shape: PipelineShape, limit: int) -> Schedule:
     require_single_chunk(name, shape)
     costs = shape.costs or OrderCosts.equal(shape.pp)
-    best: list[list[Slot]] = []
-    best_s = float("inf")
+    rank_of = loop_placement(shape.pp, 1)
+    by_hand = Placer(rank_of, shape.micro_batches, costs, limit)
+    by_hand.play(handcrafted_orders(shape, depth=limit // shape.pp))
+    best, best_s = by_hand.orders, by_hand.score_s()
     for early_forward, hold_forward, fill_greedily in product((True, False), repeat=3):
-        planner = Planner(loop_placement(shape.pp, 1), shape.micro_batches, costs, limit)
+        planner = Planner(rank_of, shape.micro_batches, costs, limit)
         planner.plan(early_forward, hold_forward, fill_greedily)
-        if planner.length_s() < best_s:
-            best, best_s = planner.orders, planner.length_s()
-    return one_direction(name, shape, loop_placement(shape.pp, 1), best)
+        if planner.score_s() < best_s:
+            best, best_s = planner.orders, planner.score_s()
+    return one_direction(name, shape, rank_of, best)
 
 
 class Planner(Placer):

@@ -35,9 +35,9 @@ def zero_bubble_v(shape: PipelineShape) -> Schedule:
         for _ in range(4):
             planner = VPlanner(shape, costs, slack)
             planner.plan(fill_f, fill_i)
-            if planner.length_s() >= best_s - 1e-12:
+            if planner.score_s() >= best_s - 1e-12:
                 break
-            best, best_s = planner.orders, planner.length_s()
+            best, best_s = planner.orders, planner.score_s()
             slack = [max(planner.idle) - idle for idle in planner.idle]
     return one_direction("zb-v", shape, v_placement(shape.pp), best)
 

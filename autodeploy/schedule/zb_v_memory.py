@@ -55,8 +55,8 @@ def _from_pattern(name: str, shape: PipelineShape, pattern: list[list[int]], lim
     for greedily, early in product((True, False), repeat=2):
         player = PatternPlayer(shape, costs, pattern, limit)
         player.play(greedily, early)
-        if player.length_s() < best_s:
-            best, best_s = player.orders, player.length_s()
+        if player.score_s() < best_s:
+            best, best_s = player.orders, player.score_s()
     return one_direction(name, shape, v_placement(shape.pp), best)
 
 
