@@ -1,14 +1,17 @@
-"""The running balancer: observe each step, now and then decide, and remember whether the last plan kept its promise."""
+"""The running balancer: propose, confirm on loads the proposal has not seen, move, and remember how it went."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
-from autodeploy.balance.experts.choose import Choice, Task, Trigger, choose
-from autodeploy.balance.experts.placement import F64, Placement, card_loads
+from autodeploy.balance.experts.choose import Choice, Task, Trigger, choose, stay
+from autodeploy.balance.experts.placement import F64, Bool, Placement, card_loads
 from autodeploy.balance.experts.predict import Predictor
 
 _MOST_CAUTION = 16.0
+_KEPT = 0.5  # a promise counts as kept from this share on
 
 
 def horizon_ladder(horizon: int) -> tuple[int, ...]:
@@ -16,8 +19,38 @@ def horizon_ladder(horizon: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, horizon // 16), max(1, horizon // 4), horizon}))
 
 
+@dataclass(slots=True)
+class _Trial:
+    """What placement ``other`` would save against ``base`` on the loads seen since; arrays [L]."""
+
+    base: Placement
+    other: Placement
+    promised_s: F64  # per step; 0: this layer is not on trial
+    saved_s: F64 = field(init=False)
+    steps: F64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.saved_s = np.zeros(self.base.layers)
+        self.steps = np.zeros(self.base.layers)
+
+    def observe(self, loads: F64, seconds_per_token: float) -> None:
+        """Count one step of loads [L, E]."""
+        if self.promised_s.any():
+            saved = card_loads(self.base, loads).max(axis=1) - card_loads(self.other, loads).max(axis=1)
+            self.saved_s += saved * seconds_per_token
+            self.steps += 1
+
+    def mean_s(self) -> F64:
+        """Seconds saved per step [L]."""
+        return self.saved_s / np.maximum(self.steps, 1)
+
+    def kept(self) -> Bool:
+        """Layers on trial that save at least half of what was promised [L]."""
+        return (self.promised_s > 0) & (self.mean_s() >= _KEPT * self.promised_s)
+
+
 class Balancer:
-    """Holds a placement and changes it where that pays; ``observe`` then ``decide``."""
+    """Holds a placement and changes it where that pays: ``observe`` every step, ``decide`` now and then."""
 
     def __init__(self, placement: Placement, task: Task, horizon: int, trigger: Trigger | None = None) -> None:
         self.placement = placement
@@ -25,68 +58,76 @@ class Balancer:
         self.trigger = trigger or Trigger()
         self.horizons = horizon_ladder(horizon)
         self.predictor = Predictor(placement.layers, placement.experts, self.horizons)
-        self._before = placement  # what each layer's last plan replaced
-        self._promised_s = np.zeros(placement.layers)  # per step; 0: nothing is on probation
-        self._saved_s = np.zeros(placement.layers)  # since that plan
-        self._age = np.zeros(placement.layers)
-        self._term = np.ones(placement.layers)  # steps after which a promise is judged
-        self._caution = np.ones(placement.layers)
+        self.caution = np.ones(placement.layers)  # [L] multiplies the demand
+        self._proposal = stay(placement)
+        self._term = np.ones(placement.layers)  # [L] horizon at which the proposal, then the plan, is to pay
+        self._ahead = _Trial(placement, placement, np.zeros(placement.layers))  # the proposal against the present
+        self._behind = _Trial(placement, placement, np.zeros(placement.layers))  # the present against what it replaced
 
     def observe(self, loads: F64) -> None:
         """One step's loads [L, E], under the present placement."""
         self.predictor.observe(loads)
-        if self._promised_s.any():
-            self._keep_accounts(loads)
+        self._ahead.observe(loads, self.task.seconds_per_token)
+        self._behind.observe(loads, self.task.seconds_per_token)
+        self._judge()
 
-    def _keep_accounts(self, loads: F64) -> None:
-        """A plan that saves under half its promise doubles the layer's caution; one that keeps it eases it."""
-        saved = card_loads(self._before, loads).max(axis=1) - card_loads(self.placement, loads).max(axis=1)
-        self._saved_s += saved * self.task.seconds_per_token
-        self._age += 1
-        due = (self._promised_s > 0) & (self._age >= self._term)
-        broken = due & (self._saved_s < 0.5 * self._promised_s * self._age)
-        self._caution = np.where(broken, np.minimum(self._caution * 2, _MOST_CAUTION), self._caution)
-        self._caution = np.where(due & ~broken, np.maximum(self._caution / 2, 1.0), self._caution)
-        self._promised_s[due] = 0.0
+    def _judge(self) -> None:
+        """A plan that breaks its promise over its term doubles the layer's caution; one that keeps it halves it."""
+        trial = self._behind
+        due = (trial.promised_s > 0) & (trial.steps >= self._term)
+        if due.any():
+            factor = np.where(due, np.where(trial.kept(), 0.5, 2.0), 1.0)
+            self.caution = np.clip(self.caution * factor, 1.0, _MOST_CAUTION)
+            trial.promised_s = np.where(due, 0.0, trial.promised_s)
 
     def decide(self) -> Choice:
-        """The best choice per layer over all horizons; it becomes the present placement."""
-        best: Choice | None = None
+        """Carry out what the last decision proposed and the steps since confirmed; propose anew for the other layers."""
+        done = self._confirmed()
+        if done.moved.any():
+            self._adopt(done)
+        self._propose(~done.moved)
+        return done
+
+    def _confirmed(self) -> Choice:
+        """The proposal, on the layers where it still pays at the saving measured since it was made."""
+        asked, measured = self._proposal, self._ahead.mean_s()
+        moved = self._ahead.kept() & (measured * self._term > asked.demand_s * self.caution) & (self._ahead.steps > 0)
+        slot_expert = np.where(moved[:, None, None], asked.placement.slot_expert, self.placement.slot_expert)
+        return Choice(
+            placement=Placement(slot_expert, self.placement.experts),
+            moved=moved,
+            saving_s=np.where(moved, np.minimum(measured, asked.saving_s), 0.0),
+            cost_s=np.where(moved, asked.cost_s, 0.0),
+            demand_s=np.where(moved, asked.demand_s, 0.0),
+            net_s=np.where(moved, asked.net_s, 0.0),
+        )
+
+    def _adopt(self, choice: Choice) -> None:
+        moved, trial = choice.moved, self._behind
+        base = np.where(moved[:, None, None], self.placement.slot_expert, trial.base.slot_expert)
+        self._behind = _Trial(
+            Placement(base, self.placement.experts),
+            choice.placement,
+            np.where(moved, choice.saving_s, trial.promised_s),
+        )
+        self._behind.saved_s = np.where(moved, 0.0, trial.saved_s)
+        self._behind.steps = np.where(moved, 0.0, trial.steps)
+        self.placement = choice.placement
+
+    def _propose(self, layers: Bool) -> None:
+        """Look for the best choice of each layer over all horizons; layers that just moved wait a turn."""
+        best = stay(self.placement)
         term = np.ones(self.placement.layers)
         for horizon in self.horizons:
             forecast = self.predictor.forecast(horizon)
-            if not forecast.trust.any():
+            trusted = forecast.trust >= self.trigger.least_trust
+            if not trusted.any():
                 continue
             scenarios = self.predictor.scenarios(forecast)
-            found = choose(self.placement, forecast.loads, scenarios, horizon, self.task, self.trigger, self._caution)
-            better = found.net_s > (0 if best is None else best.net_s)
-            term = np.where(better, horizon, term)
-            best = found if best is None else _merge(best, found)
-        if best is None:
-            zero = np.zeros(self.placement.layers)
-            return Choice(placement=self.placement, moved=zero > 0, saving_s=zero, cost_s=zero, net_s=zero)
-        self._adopt(best, term)
-        return best
-
-    def _adopt(self, choice: Choice, term: F64) -> None:
-        moved = choice.moved
-        before = np.where(moved[:, None, None], self.placement.slot_expert, self._before.slot_expert)
-        self._before = Placement(before, self.placement.experts)
-        self._promised_s = np.where(moved, choice.saving_s, self._promised_s)
-        self._term = np.where(moved, term, self._term)
-        self._saved_s[moved] = 0.0
-        self._age[moved] = 0.0
-        self.placement = choice.placement
-
-
-def _merge(a: Choice, b: Choice) -> Choice:
-    """Per layer the choice with the larger net."""
-    b_wins = b.net_s > a.net_s
-    slot_expert = np.where(b_wins[:, None, None], b.placement.slot_expert, a.placement.slot_expert)
-    return Choice(
-        placement=Placement(slot_expert, a.placement.experts),
-        moved=np.where(b_wins, b.moved, a.moved),
-        saving_s=np.where(b_wins, b.saving_s, a.saving_s),
-        cost_s=np.where(b_wins, b.cost_s, a.cost_s),
-        net_s=np.where(b_wins, b.net_s, a.net_s),
-    )
+            caution = np.where(trusted, self.caution, np.inf)
+            found = choose(self.placement, forecast.loads, scenarios, horizon, self.task, self.trigger, caution)
+            term = np.where(found.net_s > best.net_s, horizon, term)
+            best = best.merge(found)
+        self._proposal = best
+        self._term = np.where(self._behind.promised_s > 0, self._term, term)
+        self._ahead = _Trial(self.placement, best.placement, np.where(layers, best.saving_s, 0.0))

@@ -10,7 +10,7 @@ import numpy as np
 from autodeploy.balance.experts.exchange import Rules, exchange
 from autodeploy.balance.experts.migrate import Cost, Links, migration_cost, relabel
 from autodeploy.balance.experts.place import hierarchical, place
-from autodeploy.balance.experts.placement import F64, Bool, Placement, Topology, card_loads
+from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, card_loads
 from autodeploy.errors import InputError
 
 
@@ -36,9 +36,10 @@ class Trigger:
     inter_factor: float = 1.25  # and this many times that between nodes, which also disturbs others
     hysteresis: float = 1.5  # times the sum of both; grows for a layer whose last plan broke its promise
     least_saving_frac: float = 0.02  # of the mean card's time; smaller savings are noise
+    least_trust: float = 0.5  # of a layer's forecast (0..1); below it the past does not tell the loads to come
 
     def __post_init__(self) -> None:
-        for name in ("intra_factor", "inter_factor", "hysteresis", "least_saving_frac"):
+        for name in ("intra_factor", "inter_factor", "hysteresis", "least_saving_frac", "least_trust"):
             if not getattr(self, name) >= 0:
                 raise InputError(f"Trigger.{name}", getattr(self, name), "a number >= 0")
 
@@ -51,7 +52,24 @@ class Choice:
     moved: Bool
     saving_s: F64  # per step
     cost_s: F64
-    net_s: F64  # saving over the horizon less the demanded multiple of the cost; <= 0 stays
+    demand_s: F64  # what the saving over the horizon must exceed, without the layer's caution
+    net_s: F64  # saving over the horizon less the demand; 0 stays
+
+    def merge(self, other: Choice) -> Choice:
+        """Per layer the choice with the larger net; this one where they tie."""
+        wins = other.net_s > self.net_s
+        slot_expert = np.where(wins[:, None, None], other.placement.slot_expert, self.placement.slot_expert)
+        fields = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
+        return Choice(
+            placement=Placement(slot_expert, self.placement.experts),
+            **{name: np.where(wins, getattr(other, name), getattr(self, name)) for name in fields},
+        )
+
+
+def stay(placement: Placement) -> Choice:
+    """No layer moves."""
+    zero = np.zeros(placement.layers)
+    return Choice(placement=placement, moved=zero > 0, saving_s=zero, cost_s=zero, demand_s=zero, net_s=zero)
 
 
 def choose(
@@ -64,28 +82,39 @@ def choose(
     """
     peaks = card_loads(old, scenarios).max(axis=2).mean(axis=0)  # [L]
     mean = scenarios.sum(axis=2).mean(axis=0) / task.topology.cards
-    demand = trigger.hysteresis * (np.ones(old.layers) if caution is None else caution)
+    caution = np.ones(old.layers) if caution is None else caution
     cheapest = min(trigger.intra_factor * task.links.intra_s(), trigger.inter_factor * task.links.inter_s())
-    hopeful = ((peaks - mean) * task.seconds_per_token * steps > demand * cheapest) & (
-        peaks - mean > trigger.least_saving_frac * mean
-    )
+    most_s = (peaks - mean) * task.seconds_per_token * steps
+    hopeful = (most_s > trigger.hysteresis * caution * cheapest) & (peaks - mean > trigger.least_saving_frac * mean)
     tried = np.flatnonzero(hopeful)
+    if not len(tried):
+        return stay(old)
+    part = Placement(old.slot_expert[tried], old.experts)
+    best = stay(part)
+    for candidate in candidates(part, expected[tried], task):
+        price = migration_cost(part, candidate, task.topology, task.links)
+        gain = peaks[tried] - card_loads(candidate, scenarios[:, tried]).max(axis=2).mean(axis=0)
+        gain = np.where(gain > trigger.least_saving_frac * mean[tried], gain, 0.0) * task.seconds_per_token
+        asked = trigger.hysteresis * _demanded(price, trigger)
+        worth = np.where(price.copies > 0, np.maximum(gain * steps - caution[tried] * asked, 0.0), 0.0)
+        best = best.merge(
+            Choice(
+                placement=candidate, moved=worth > 0, saving_s=gain, cost_s=price.seconds(), demand_s=asked, net_s=worth
+            )
+        )
+    return _in_place(old, best, tried)
+
+
+def _in_place(old: Placement, part: Choice, tried: I64) -> Choice:
+    """The choice for all layers, from that for the layers ``tried``."""
+    whole = stay(old)
+    fields = {}
+    for name in ("moved", "saving_s", "cost_s", "demand_s", "net_s"):
+        fields[name] = getattr(whole, name).copy()
+        fields[name][tried] = getattr(part, name)
     slot_expert = old.slot_expert.copy()
-    net, saving, cost = np.zeros(old.layers), np.zeros(old.layers), np.zeros(old.layers)
-    if len(tried):
-        part = Placement(old.slot_expert[tried], old.experts)
-        for candidate in candidates(part, expected[tried], task):
-            price = migration_cost(part, candidate, task.topology, task.links)
-            gain = peaks[tried] - card_loads(candidate, scenarios[:, tried]).max(axis=2).mean(axis=0)
-            gain = np.where(gain > trigger.least_saving_frac * mean[tried], gain, 0.0) * task.seconds_per_token
-            worth = gain * steps - demand[tried] * _demanded(price, trigger)
-            better = (worth > net[tried]) & (price.copies > 0)
-            where = tried[better]
-            slot_expert[where] = candidate.slot_expert[better]
-            net[where], saving[where], cost[where] = worth[better], gain[better], price.seconds()[better]
-    return Choice(
-        placement=Placement(slot_expert, old.experts), moved=net > 0, saving_s=saving, cost_s=cost, net_s=net
-    )
+    slot_expert[tried] = part.placement.slot_expert
+    return Choice(placement=Placement(slot_expert, old.experts), **fields)
 
 
 def _demanded(price: Cost, trigger: Trigger) -> F64:

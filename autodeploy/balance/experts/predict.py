@@ -112,7 +112,10 @@ class Predictor:
         ahead = self._ahead(self.horizons[h])[chosen, layer]
         variance = self._variance[h, chosen, layer]
         slope = self._covariance[h, chosen, layer] / np.where(variance > 0, variance, 1.0)
-        trust = np.clip(slope, 0.0, 1.0) * self._evidence[h] ** 2 / (self._evidence[h] ** 2 + 1)
+        evidence = self._evidence[h]
+        trust = np.clip(slope, 0.0, 1.0) * evidence**2 / (evidence**2 + 1)
+        seen, now = variance / max(evidence, 1.0), ((ahead - 1) ** 2).mean(axis=1)
+        trust *= np.minimum(1.0, seen / np.where(now > 0, now, 1.0))  # a burst is larger than what was vouched for
         return 1 + trust[:, None] * (ahead - 1), trust, chosen
 
     def forecast(self, horizon: int) -> Forecast:
