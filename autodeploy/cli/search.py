@@ -113,6 +113,8 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     request = _request(given, loaded)
     with progress_bar() as progress:
         result = _search(given, request, progress)
+    if not result.enumerated and not result.misses:
+        _refuse(given, result)
     case = Case(
         model=loaded.model,
         hardware=loaded.hardware,
@@ -124,11 +126,28 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     return search_document(case, result)
 
 
+def _refuse(given: dict[str, Any], result: SearchResult) -> None:
+    """Nothing valid to price: the input contradicts itself. Names the rules that exclude most."""
+    from autodeploy.errors import InputError
+    from autodeploy.strategy.rules import RULES
+
+    rules = {rule.name: rule for rule in RULES}
+    names = [name for name, _ in result.counts.rejected.most_common() if name in rules][:3]
+    options = ("devices", "global_batch", *(name for name in AXES if given[name] is not None))
+    typed = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in options)
+    why = "; ".join(f"rule {name}: {rules[name].text}" for name in names)
+    raise InputError("options", typed, f"such that some strategy is valid; {why}", rules[names[0]].remedy if names else "")
+
+
 def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     from autodeploy.cli.ranges import card_counts
+    from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
     from autodeploy.strategy.axes import Axes
 
+    axes = Axes.of({name: given[name] for name in AXES if given[name] is not None})
+    if isinstance(axes.zero, tuple) and not set(axes.zero) <= {0, 1, 2, 3}:
+        raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
     return SearchRequest(
         model=loaded.model,
@@ -136,7 +155,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
         workload=loaded.workload,
         backend=loaded.backend,
         devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
-        axes=Axes.of({name: given[name] for name in AXES if given[name] is not None}),
+        axes=axes,
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autodeploy.errors import InputError
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.run import SearchResult, search
 from autodeploy.search.screen import OnPriced
@@ -66,5 +67,9 @@ def price_one(
     from cost_models.step import evaluate
 
     batch = strategy_to_batch(parse_strategy(text), model, devices, backend)
+    micro_batch, dp = int(batch.micro_batch[0]), int(batch.dp[0])
+    if workload.global_batch % (micro_batch * dp):
+        allowed = f"a multiple of MBS x DP = {micro_batch} x {dp} = {micro_batch * dp}"
+        raise InputError("--global-batch", workload.global_batch, allowed, "change the batch, the micro-batch or DP")
     require_valid(model, hardware, workload, batch, backend, devices=devices)
     return batch, evaluate(model, hardware, workload, batch, per_rank=True)

@@ -106,6 +106,18 @@ def test_more_ranks_than_cards(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (["--devices", "8", "--tp", "8", "--pp", "2"], ["--tp 8", "--pp 2", "world"]),
+        (["--devices", "48", "--tp", "3"], ["--tp 3", "heads"]),
+        (["--devices", "16", "--global-batch", "3", "--tp", "2", "--pp", "1", "--cp", "1"], ["--global-batch 3", "batch"]),
+    ],
+)
+def test_options_that_leave_nothing_valid(capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]) -> None:
+    one_line(search(capsys, *options, case=["llama-3.1-8b", "--hardware", "h100-sxm"]), *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
         (["--devices", "-4"], ["--devices", "-4"]),
         (["--devices", "64..8"], ["--devices", "64..8"]),
         (["--devices", "many"], ["--devices", "many"]),
