@@ -14,6 +14,8 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from autodeploy.balance.layers.bound import order_free_bound_s
+from autodeploy.balance.layers.local_search import shorten_chunks
 from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement, equal_runs, largest
 
 RANK_SHARE = 0.7  # of the time limit: for the rank sums, the rest for the chunks
@@ -37,6 +39,8 @@ def solve_exactly(problem: LayerProblem, start: Placement | None, time_limit_s: 
     rank_s = _score(problem, best, "rank")
     if best is None or not np.isfinite(rank_s):
         return Solved(placement=None, rank_bound_s=rank_bound, chunk_bound_s=0.0)
+    if best != start:
+        best = shorten_chunks(problem, best, (1 - RANK_SHARE) / 3 * time_limit_s)
     best, chunk_bound = _improve(problem, model, best, "chunk", rank_s, begin + time_limit_s)
     assert best is not None  # it started from one
     return Solved(placement=best, rank_bound_s=min(rank_bound, rank_s), chunk_bound_s=chunk_bound)
@@ -48,6 +52,8 @@ def _improve(
     """(best placement, lower bound on its ``goal``): ask for something strictly better than ``best``."""
     score = _score(problem, best, goal)
     bound = _simple_bound(problem, goal)
+    if goal == "rank":
+        bound = max(bound, order_free_bound_s(problem, score))
     if score <= bound * (1 + TIE_FRAC):
         return best, score
     left = deadline - time.monotonic()

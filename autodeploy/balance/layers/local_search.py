@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autodeploy.balance.layers.problem import LayerProblem, Placement, Priced, equal_runs, option_combinations, price
+from autodeploy.balance.layers.problem import (
+    LayerProblem,
+    Placement,
+    Priced,
+    equal_runs,
+    largest,
+    option_combinations,
+    price,
+)
 
 Found = tuple[tuple[float, float, float], Placement]  # (excess bytes, largest rank sum, largest chunk) of it
 Keys = Callable[[Priced, float], np.ndarray]
@@ -33,6 +41,17 @@ def search_locally(problem: LayerProblem, time_limit_s: float = np.inf, seed: in
     if len(equal_runs(problem)) > FEW_RUNS:
         best = _restart(problem, best, np.random.default_rng(seed), deadline)
     return best[1]
+
+
+def shorten_chunks(problem: LayerProblem, placement: Placement, time_limit_s: float) -> Placement:
+    """A smaller largest chunk by single moves, the largest rank sum kept."""
+    rank_s = largest(problem, placement)[1]
+    deadline = time.monotonic() + time_limit_s
+    counts, _ = _walk(problem, np.array(placement.counts), placement.mtp_stage, _chunk_keys, rank_s, deadline)
+    priced = price(problem, counts[None], placement.mtp_stage, rank_limit_s=rank_s)
+    options = tuple(int(o) for o in priced.options[0])
+    found = Placement(counts=tuple(int(c) for c in counts), mtp_stage=placement.mtp_stage, options=options)
+    return min(placement, found, key=lambda one: largest(problem, one))
 
 
 def _even(problem: LayerProblem, mtp_stage: int) -> np.ndarray:

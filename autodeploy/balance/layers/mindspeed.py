@@ -56,7 +56,11 @@ def mindspeed_layers(plan: LayerPlan) -> MindSpeedLayers:
 
 
 def _dense_slots(items: LayerItems, counts: tuple[int, ...], slots: int) -> int | None:
-    """Slots before the first MoE layer, where the first layers are labelled dense: MindSpeed counts no-ops too."""
+    """Slots before the first MoE layer, where the first layers are labelled dense.
+
+    It differs from the number of dense layers only where a no-op comes before; that MindSpeed then counts slots is
+    inferred from its converter, whose layer numbers count no-ops (its own scripts put no-ops last).
+    """
     labels = items.labels[items.decoder]
     dense = next((i for i, label in enumerate(labels) if label != "dense"), len(labels))
     if dense in (0, len(labels)):
