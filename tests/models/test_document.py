@@ -60,8 +60,7 @@ def layer_kind(draw):
 @st.composite
 def model(draw):
     kinds = draw(st.lists(layer_kind(), min_size=1, max_size=3))
-    if all(kind.attention is None for kind in kinds):
-        kinds.append(LayerKind(attention=draw(softmax()), feed_forward=None))
+    kinds.append(LayerKind(attention=draw(softmax()), feed_forward=draw(feed_forward() | st.none())))
     pattern = draw(st.lists(st.tuples(st.sampled_from(kinds), st.integers(1, 5)), min_size=1, max_size=4))
     layers = tuple([(kinds[-1], 1)] + pattern * draw(st.integers(1, 4)))
     modules = draw(st.integers(0, 2))
