@@ -6,6 +6,7 @@ Arguments broadcast to [U]; bytes are what nccl-tests calls size (the full vecto
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import comb
 
 import numpy as np
@@ -35,7 +36,25 @@ def tier_rate(tier: Tier, op: str, inside: F64, whole_group: F64) -> F64:
     return rate
 
 
-def ring_s(op: str, size_bytes: F64, size: F64, stride: F64, hardware: HardwareProfile) -> F64:
+@dataclass(frozen=True, slots=True)
+class RingTerms:
+    """What a ring costs whatever it carries: t = latency + ideal + ramp sqrt(ideal), ideal = size x seconds per byte."""
+
+    latency_s: F64
+    seconds_per_byte: F64
+    ramp: F64
+
+    def seconds(self, size_bytes: F64) -> F64:
+        """Seconds of ``size_bytes`` full vectors; the terms broadcast against them. Nothing to send costs nothing."""
+        ideal = size_bytes * self.seconds_per_byte
+        return np.where(ideal > 0, self.latency_s + ideal + self.ramp * np.sqrt(ideal), 0.0)
+
+    def column(self) -> RingTerms:
+        """The same for [N, P] sizes."""
+        return RingTerms(self.latency_s[:, None], self.seconds_per_byte[:, None], self.ramp[:, None])
+
+
+def ring_terms(op: str, size: F64, stride: F64, hardware: HardwareProfile) -> RingTerms:
     """All-reduce, all-gather or reduce-scatter. Every card of a node drives its own NIC, so a group with w members in
     the node has w NICs: the slowest of (link, w x NIC, ...) is the bus bandwidth."""
     size = np.asarray(size, dtype=float)
@@ -52,9 +71,12 @@ def ring_s(op: str, size_bytes: F64, size: F64, stride: F64, hardware: HardwareP
         latency = latency + np.where(crossed, curve.latency_s + curve.latency_per_rank_s * hops, 0.0)
         ramp = np.where(crossed, curve.ramp_sqrt_s, ramp)
         lower = inside
-    wire = WIRE[op] * (size - 1.0) / size * size_bytes
-    ideal = np.where(size > 1, wire / slowest, 0.0)
-    return np.where((size > 1) & (size_bytes > 0), latency + ideal + ramp * np.sqrt(ideal), 0.0)
+    return RingTerms(latency, WIRE[op] * (size - 1.0) / size / slowest, ramp)
+
+
+def ring_s(op: str, size_bytes: F64, size: F64, stride: F64, hardware: HardwareProfile) -> F64:
+    """Seconds of one ring collective; a group of one costs nothing."""
+    return ring_terms(op, size, stride, hardware).seconds(size_bytes)
 
 
 def all_to_all_tiers_s(size_bytes: F64, size: F64, stride: F64, hardware: HardwareProfile) -> list[F64]:

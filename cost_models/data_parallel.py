@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.communication import ring_s
+from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import F64, StrategyBatch
 
@@ -53,22 +53,26 @@ def _reduce_and_gather(
     dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload
 ) -> tuple[F64, F64]:
     """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP."""
-    group = (batch.dp * batch.cp).astype(float)[:, None]
-    stride = batch.tp.astype(float)[:, None]
-    expert_group = batch.expert_dp.astype(float)[:, None]
-    expert_stride = (batch.etp * batch.ep).astype(float)[:, None]
-    sharded = (batch.zero_stage >= 1)[:, None]
+    groups = (
+        (dense, (batch.dp * batch.cp).astype(float), batch.tp.astype(float)),
+        (expert, batch.expert_dp.astype(float), (batch.etp * batch.ep).astype(float)),
+    )
+    sharded = batch.zero_stage >= 1
     reduce_s, gather_s = np.zeros_like(dense), np.zeros_like(dense)
-    for count, size, step in ((dense, group, stride), (expert, expert_group, expert_stride)):
+    for count, size, stride in groups:
         if not count.any():
             continue
-        size, step = np.broadcast_to(size, count.shape), np.broadcast_to(step, count.shape)
-        wire = count * workload.grad_reduce_bytes
-        scattered = ring_s("reduce_scatter", wire, size, step, hardware)
-        reduce_s = reduce_s + np.where(sharded, scattered, ring_s("all_reduce", wire, size, step, hardware))
-        gathered = ring_s("all_gather", count * workload.weight_bytes, size, step, hardware)
-        gather_s = gather_s + np.where(sharded, gathered, 0.0)
+        scatter, reduce = (ring_terms(op, size, stride, hardware) for op in ("reduce_scatter", "all_reduce"))
+        either = RingTerms(*(np.where(sharded, s, r) for s, r in zip(terms(scatter), terms(reduce), strict=True)))
+        reduce_s += either.column().seconds(count * workload.grad_reduce_bytes)
+        gather = ring_terms("all_gather", size, stride, hardware)
+        on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
+        gather_s += on.column().seconds(count * workload.weight_bytes)
     return reduce_s, gather_s
+
+
+def terms(ring: RingTerms) -> tuple[F64, F64, F64]:
+    return ring.latency_s, ring.seconds_per_byte, ring.ramp
 
 
 def optimizer_s(
