@@ -94,7 +94,7 @@ def _moe_layers(keys: Keys, layers: int) -> list[bool]:
         marks[i] = False
     listed = _listed(keys, layers)
     step = _step(keys)
-    dense_only = set(keys.raw.get("mlp_only_layers") or ())
+    dense_only = keys.indices("mlp_only_layers") or ()
     start = keys.count("moe_layer_start_index", 0, least=0)
     end = keys.raw.get("moe_layer_end_index")
     last = end if isinstance(end, int) and end >= 0 else layers - 1
@@ -119,7 +119,5 @@ def _listed(keys: Keys, layers: int) -> list[bool]:
         return [bool(mark) for mark in marks]
     if keys.has("moe_layer_freq"):
         return [bool(mark) for mark in layer_pattern("moe_layer_freq", str(keys.raw["moe_layer_freq"]), layers)]
-    indices = keys.raw.get("moe_layers")
-    if isinstance(indices, list) and indices:
-        return [i in indices for i in range(layers)]
-    return [True] * layers
+    indices = keys.indices("moe_layers")
+    return [not indices or i in indices for i in range(layers)]

@@ -42,6 +42,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "window_pattern": ("sliding_window_pattern",),
 }  # fmt: skip
 
+LARGEST = 10**12  # no size of a model is near it; larger values would overflow 64 bits further on
 NESTED = ("text_config", "llm_config", "language_config")
 FLAT = ("attn_config", "ffn_config")  # DBRX and MPT keep a part of their keys one level down
 
@@ -87,11 +88,23 @@ class Keys:
             key, value = f"{key}[{layer}]", value[min(layer, len(value) - 1)]
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if type(value) is not int or value < least:
+        if type(value) is not int or not least <= value <= LARGEST:
             others = ", ".join(ALIASES.get(name, (name,))[1:4])
             missing = f"the key is missing{f' (also looked for {others})' if others else ''}"
-            raise InputError(key, value, f"a whole number >= {least}", missing if value is None else "")
+            allowed = f"a whole number >= {least}" + (
+                f" and <= {LARGEST:.0e}" if type(value) is int and value > 0 else ""
+            )
+            raise InputError(key, value, allowed, missing if value is None else "")
         return value
+
+    def indices(self, name: str) -> frozenset[int]:
+        """A list of layer numbers; empty where the key is absent."""
+        key, value = self.found(name)
+        if value is None:
+            return frozenset()
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            raise InputError(key, value, "a list of layer numbers")
+        return frozenset(value)
 
     def flag(self, name: str, default: bool) -> bool:
         key, value = self.found(name)

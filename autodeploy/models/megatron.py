@@ -27,10 +27,15 @@ def parse_arguments(text: str, name: str = "model") -> ModelSpec:
         raise InputError("--num-layers", layers, f"a whole number <= {MOST_LAYERS}")
     if "spec" in given.values:
         notes.append("--spec is not read: layers are those of the other arguments")
+    if given.flag("enable-dsa-indexer"):
+        notes.append("sparse attention is read as full attention; its indexer is not counted")
     mixers = _mixers(given, layers)
     mlps = _mlps(given, layers)
     norms = 4 if given.flag("post-norm", "sandwich-norm") else 2
     kinds = [LayerKind(attention=a, feed_forward=f, norms=norms) for a, f in zip(mixers, mlps, strict=True)]
+    idle = _noop_layers(given, layers)
+    if len(idle) == layers:
+        raise InputError("--noop-layers", given.text("noop-layers"), f"fewer than all {layers} layers")
     learned = given.text("position-embedding-type", default="learned_absolute") == "learned_absolute"
     learned = learned and not given.flag("use-rotary-position-embeddings")
     longest = given.count("max-position-embeddings", default=given.count("seq-length", default=0))
@@ -38,7 +43,7 @@ def parse_arguments(text: str, name: str = "model") -> ModelSpec:
         name=name,
         hidden=given.count("hidden-size"),
         vocab=_vocab(given),
-        layers=runs_of(kinds),
+        layers=runs_of(kind for i, kind in enumerate(kinds) if i not in idle),
         tied_embeddings=not given.flag("untie-embeddings-and-output-weights"),
         mtp_modules=given.count("mtp-num-layers", "num-nextn-predict-layers", default=0),
         norm_bias=given.text("normalization", default="LayerNorm") != "RMSNorm",
@@ -111,7 +116,7 @@ class Arguments:
         for name in names:
             if name in self.values:
                 value = self.values[name]
-                if value is None or not re.fullmatch(r"\d+", value):
+                if value is None or not re.fullmatch(r"\d{1,12}", value):
                     remedy = "a shell variable that the file does not set" if value and "$" in value else ""
                     raise InputError(f"--{name}", value, "a whole number >= 0", remedy)
                 return int(value)
@@ -130,6 +135,16 @@ def _vocab(given: Arguments) -> int:
             "--vocab-size", None, "given", "the tokenizer is not read: add --vocab-size or --padded-vocab-size"
         )
     return given.count("padded-vocab-size", "vocab-size")
+
+
+def _noop_layers(given: Arguments, layers: int) -> frozenset[int]:
+    """MindSpeed-LLM counts padding layers that do nothing in --num-layers and lists them: --noop-layers 61,62,63."""
+    text = given.text("noop-layers")
+    if not text:
+        return frozenset()
+    if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or max(map(int, text.split(","))) >= layers:
+        raise InputError("--noop-layers", text, f"layer numbers from 0 to {layers - 1}, separated by commas")
+    return frozenset(map(int, text.split(",")))
 
 
 def _mixers(given: Arguments, layers: int) -> list[Attention]:
@@ -151,7 +166,7 @@ def _mixers(given: Arguments, layers: int) -> list[Attention]:
         head_dim=head_dim,
         v_head_dim=head_dim,
         qkv_bias=bias or given.flag("add-qkv-bias"),
-        output_bias=(bias or given.flag("add-dense-bias")) and not given.flag("skip-bias-add"),
+        output_bias=bias or given.flag("add-dense-bias"),
         qk_norm=given.flag("qk-layernorm"),
     )
     return [attention] * layers

@@ -15,12 +15,16 @@ LLAMA = """--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-atte
 
 SCRIPT = r"""#!/bin/bash
 # --num-layers 99
-NUM_LAYERS=61
+NUM_LAYERS=64
 HIDDEN=${HIDDEN:-7168}
 MOE_ARGS="
     --num-experts 256 \
     --moe-router-topk 8 --moe-intermediate-size 2048 --n-shared-experts 1 --first-k-dense-replace 3 --moe-layer-freq 1
     --moe-router-num-groups 8 --moe-router-group-topk 4 --moe-router-enable-expert-bias
+"
+EXTRA_ARGS="
+    --spec mindspeed_llm.tasks.models.spec.deepseek_spec layer_spec \
+    --noop-layers 61,62,63 \
 "
 GPT_ARGS=(
     --num-layers ${NUM_LAYERS}     # decoder only
@@ -33,7 +37,7 @@ GPT_ARGS=(
     --use-rotary-position-embeddings
     --mtp-num-layers 1
 )
-torchrun $DISTRIBUTED_ARGS pretrain_gpt.py ${GPT_ARGS[@]} $MOE_ARGS
+torchrun $DISTRIBUTED_ARGS pretrain_gpt.py ${GPT_ARGS[@]} $MOE_ARGS $EXTRA_ARGS | tee logs/pretrain.log
 """
 
 
@@ -69,6 +73,13 @@ def test_frequency_lists():
     text = LLAMA + ' --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 512 --moe-layer-freq "([0]*3+[1]*77)"'
     model = parse_arguments(text)
     assert [(kind.feed_forward.is_moe, count) for kind, count in model.layers] == [(False, 3), (True, 77)]
+
+
+def test_noop_layers_are_not_layers():
+    model = parse_arguments(LLAMA.replace("--num-layers 80", "--num-layers 84 --noop-layers 0,1,82,83"))
+    assert model.layers == load_model("llama-3.1-70b").layers
+    with pytest.raises(InputError, match="--noop-layers = '80': must be layer numbers from 0 to 79"):
+        parse_arguments(LLAMA + " --noop-layers 80")
 
 
 def test_words():

@@ -284,6 +284,8 @@ def test_architecture_alone_is_enough():
     ({"num_experts": 8, "num_experts_per_tok": 9}, "top_k = 9"),
     ({"num_experts": 8}, "num_experts_per_tok = None"),
     ({"layer_types": ["full_attention"]}, "layer_types = '1 entries': must be one entry for each of 4 layers"),
+    ({"mlp_only_layers": 1, "num_experts": 8, "num_experts_per_tok": 2}, "mlp_only_layers = 1: must be a list of layer numbers"),
+    ({"vocab_size": 10**30}, "vocab_size = 1000000"),
     ({"num_hidden_layers": 10**9}, "num_hidden_layers = 1000000000"),
 ])  # fmt: skip
 def test_wrong_value_is_named(changes, message):
