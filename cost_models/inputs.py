@@ -77,6 +77,9 @@ class FeedForward:
     shared_gate: bool = False  # a learned h -> 1 gate on the shared expert (Qwen)
     router_groups: int = 0  # node-limited / group-limited routing: groups of experts
     router_top_groups: int = 0
+    # False where the activation is none of the plain (gated) SiLU, GELU or squared ReLU that training frameworks fuse into
+    # one kernel, such as GPT-OSS's clamped gate with an offset: every step is then a pass of its own.
+    fusable_activation: bool = True
 
     def __post_init__(self) -> None:
         _require(self.width >= 0, "FeedForward.width", self.width, "a whole number >= 0")
@@ -219,7 +222,8 @@ class CollectiveCurve:
     efficiency_frac: float
     ramp_sqrt_s: float = 0.0  # unit sqrt(s)
     latency_per_rank_s: float = 0.0
-    in_network_ranks: int = 0  # from this size on the switch reduces (NVLS) or more paths open (Ascend A3); 0: never
+    pair_efficiency_frac: float = 0.0  # efficiency_frac of groups of two, which use fewer links; 0: the same
+    in_network_ranks: int = 0  # from this group size on the switch reduces (NVLS); 0: never
     in_network_efficiency_frac: float = 0.0  # efficiency_frac of those groups
 
 

@@ -129,9 +129,7 @@ def cloudmatrix() -> Fits:
     large = _mean_entry([gather[ranks] for ranks in (4, 8, 16)], f"{MINDSPEED}: A3 all-gather of 2 to 16 ranks")
     ring = {
         **large,
-        "efficiency_frac": rounded(gather[2]),
-        "in_network_ranks": 4,
-        "in_network_efficiency_frac": large["efficiency_frac"],
+        "pair_efficiency_frac": rounded(gather[2]),
         "latency_per_rank_us": 0.5,
         "note": "2 ranks: the die-to-die link alone; from 4 on UB and that link work together",
     }

@@ -123,10 +123,12 @@ def mesh_share(ranks: F64, cards: int) -> F64:
     return (ranks - 1) / (cards - 1)
 
 
-def collective_s(curve: CollectiveCurve, op: str, ranks: F64, wire_bytes: F64, bandwidth: float | F64) -> F64:
+def collective_s(curve: CollectiveCurve, ranks: F64, wire_bytes: F64, bandwidth: float | F64) -> F64:
     """Seconds of a collective whose cards each send ``wire_bytes`` at this level."""
     efficiency = np.full_like(ranks, curve.efficiency_frac)
-    if op == "all_reduce" and curve.in_network_ranks > 0:
+    if curve.pair_efficiency_frac > 0:
+        efficiency = np.where(ranks == 2, curve.pair_efficiency_frac, efficiency)
+    if curve.in_network_ranks > 0:
         efficiency = np.where(ranks >= curve.in_network_ranks, curve.in_network_efficiency_frac, efficiency)
     ideal = wire_bytes / (bandwidth * efficiency)
     latency = curve.latency_s + curve.latency_per_rank_s * (ranks - 1)
@@ -139,4 +141,4 @@ def intra_collective_s(
     """``collective_s`` of a group inside one domain of ``cards``."""
     wire = wire_factor(table.op, table.ranks) * table.message_bytes
     share = mesh_share(table.ranks, cards) if full_mesh else 1.0
-    return collective_s(curve, table.op, table.ranks, wire, bandwidth * share)
+    return collective_s(curve, table.ranks, wire, bandwidth * share)

@@ -3,35 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from autodeploy.calibrate.curves import intra_collective_s, wire_factor
 from autodeploy.calibrate.fit_compute import take
-from autodeploy.calibrate.fitting import FitError, Parameter, fit
+from autodeploy.calibrate.fitting import FitError, Parameter, apes, fit
 from autodeploy.calibrate.measurements import CollectiveTable
 from cost_models.inputs import CollectiveCurve, Tier
 
-IN_NETWORK_GAIN = 1.06  # the switch reduces where the large groups' efficiency passes the small ones' by this factor
+EXTRA_EFFICIENCY_GAIN = 0.9  # an efficiency of its own is kept where it brings the error below this share
+NVLS_MIN_RANKS = 5  # NCCL reduces in the switch for more than four GPUs (stas00/ml-engineering, network page)
+LARGE_BYTES = 2**20  # training sends messages of a MiB and more
+SMALL_WEIGHT = 0.4  # of the smaller ones in the fit
 
 
 def fit_intra(table: CollectiveTable, tier: Tier) -> tuple[CollectiveCurve, FitError]:
-    """The curve of a tier from tables of groups inside one domain, all group sizes together."""
-    many = np.unique(table.ranks).size > 1
-    in_network = _in_network_ranks(table)
+    """The curve of a tier from tables of groups inside one domain, all group sizes together.
+
+    Groups of two may reach less (fewer links), and large all-reduces more (the switch reduces): an efficiency of their
+    own is tried for each and kept where it is clearly better than one for all.
+    """
+    sizes = [int(ranks) for ranks in np.unique(table.ranks)]
+    switches = [size for size in sizes[1:] if table.op == "all_reduce" and size >= NVLS_MIN_RANKS]
+    pairs = [True] if sizes[0] == 2 and len(sizes) > 1 else []
+    curve, error = _fit_with(table, tier, False, 0)
+    for pair, switch in [(True, 0) for _ in pairs] + [(bool(pairs), size) for size in switches]:
+        other, other_error = _fit_with(table, tier, pair, switch)
+        if _large_error(other, table, tier) < EXTRA_EFFICIENCY_GAIN * _large_error(curve, table, tier):
+            curve, error = other, other_error
+    return curve, error
+
+
+def _large_error(curve: CollectiveCurve, table: CollectiveTable, tier: Tier) -> float:
+    """Mean error over the large messages (all, if none is large)."""
+    rows = np.flatnonzero(table.message_bytes >= LARGE_BYTES)
+    part = take(table, rows) if rows.size else table
+    predicted = intra_collective_s(curve, part, tier.bandwidth_bytes_per_s, tier.cards, tier.full_mesh)
+    return float(np.mean(apes(predicted, part.seconds)))
+
+
+def _fit_with(table: CollectiveTable, tier: Tier, pair: bool, switch: int) -> tuple[CollectiveCurve, FitError]:
+    """``pair``: groups of two have their own efficiency; ``switch``: so have groups from this size on (0: none)."""
     parameters = [
         Parameter(name="latency_s", start=10e-6, low=0, high=2e-3),
         Parameter(name="efficiency_frac", start=0.8, low=0.02, high=1.5),
         Parameter(name="ramp_sqrt_s", start=3e-3, low=0, high=0.1),
     ]
-    if many:
+    if np.unique(table.ranks).size > 1:
         parameters.append(Parameter(name="latency_per_rank_s", start=1e-6, low=0, high=50e-6))
-    if in_network:
+    if pair:
+        parameters.append(Parameter(name="pair_efficiency_frac", start=0.6, low=0.02, high=1.5))
+    if switch:
         parameters.append(Parameter(name="in_network_efficiency_frac", start=1.0, low=0.1, high=2.0))
 
     def curve(values) -> CollectiveCurve:
-        named = {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)}
-        return CollectiveCurve(in_network_ranks=in_network, **named)
+        named: dict[str, Any] = dict(zip((p.name for p in parameters), map(float, values), strict=True))
+        return CollectiveCurve(in_network_ranks=switch, **named)
 
     values, error = fit(
         lambda values, rows: intra_collective_s(
@@ -39,23 +68,9 @@ def fit_intra(table: CollectiveTable, tier: Tier) -> tuple[CollectiveCurve, FitE
         ),
         parameters,
         table.seconds,
+        weights=np.where(table.message_bytes >= LARGE_BYTES, 1.0, SMALL_WEIGHT),
     )
     return curve(values.values()), error
-
-
-def _in_network_ranks(table: CollectiveTable) -> int:
-    """The smallest group whose large-message all-reduce rate jumps over that of the smaller groups; 0 if none does."""
-    if table.op != "all_reduce":
-        return 0
-    rates = {}
-    for ranks in np.unique(table.ranks):
-        rows = take(table, np.flatnonzero(table.ranks == ranks))
-        rates[int(ranks)] = float(np.max(2 * (ranks - 1) / ranks * rows.message_bytes / rows.seconds))
-    sizes = sorted(rates)
-    for below, size in zip(sizes, sizes[1:], strict=False):
-        if size > 4 and rates[size] > IN_NETWORK_GAIN * rates[below]:
-            return size
-    return 0
 
 
 def fit_inter(

@@ -38,13 +38,23 @@ Model = Callable[[F64, np.ndarray], F64]  # (parameter values, row indices) -> s
 
 
 def fit(
-    model: Model, parameters: Sequence[Parameter], seconds: F64, starts: Sequence[dict[str, float]] = ()
+    model: Model,
+    parameters: Sequence[Parameter],
+    seconds: F64,
+    starts: Sequence[dict[str, float]] = (),
+    weights: F64 | None = None,
 ) -> tuple[dict[str, float], FitError]:
-    """Constants that bring ``model`` nearest to ``seconds``, and the error. ``starts`` are further starting points."""
-    rows = np.arange(seconds.size)
-    values = _solve(model, parameters, seconds, rows, starts)
+    """Constants that bring ``model`` nearest to ``seconds``, and the error. ``starts`` are further starting points.
+
+    ``weights`` multiply the residuals; the error counts every row alike.
+    """
+    rows, weights = np.arange(seconds.size), np.ones_like(seconds) if weights is None else weights
+    values = _solve(model, parameters, seconds, rows, starts, weights)
     error = apes(model(values, rows), seconds)
-    held_out = _held_out(model, parameters, seconds, rows, starts) if seconds.size >= HELD_OUT_MIN_ROWS else None
+    held_out = None
+    if seconds.size >= HELD_OUT_MIN_ROWS:  # on odd rows, of a fit to even rows: the order runs over shapes
+        half = _solve(model, parameters, seconds, rows[::2], starts[:1], weights)
+        held_out = apes(model(half, rows[1::2]), seconds[1::2])
     return (
         {parameter.name: float(value) for parameter, value in zip(parameters, values, strict=True)},
         FitError(
@@ -64,7 +74,12 @@ def apes(predicted_s: F64, measured_s: F64) -> F64:
 
 
 def _solve(
-    model: Model, parameters: Sequence[Parameter], seconds: F64, rows: np.ndarray, starts: Sequence[dict[str, float]]
+    model: Model,
+    parameters: Sequence[Parameter],
+    seconds: F64,
+    rows: np.ndarray,
+    starts: Sequence[dict[str, float]],
+    weights: F64,
 ) -> F64:
     from scipy.optimize import least_squares
 
@@ -75,7 +90,7 @@ def _solve(
     for start in ({}, *starts):
         origin = np.array([start.get(parameter.name, parameter.start) for parameter in parameters])
         solution = least_squares(
-            lambda values: np.log(model(values, rows)) - target,
+            lambda values: weights[rows] * (np.log(model(values, rows)) - target),
             np.clip(origin, low + 1e-9 * (high - low), high - 1e-9 * (high - low)),
             bounds=(low, high), loss="soft_l1", f_scale=0.05, x_scale=high - low, diff_step=1e-4, max_nfev=120,
         )  # fmt: skip
@@ -83,14 +98,6 @@ def _solve(
             best = solution
     assert best is not None
     return best.x
-
-
-def _held_out(
-    model: Model, parameters: Sequence[Parameter], seconds: F64, rows: np.ndarray, starts: Sequence[dict[str, float]]
-) -> F64:
-    """Errors on odd rows of a fit to even rows. Rows are in the table's order, which runs over shapes."""
-    values = _solve(model, parameters, seconds, rows[::2], starts[:1])
-    return apes(model(values, rows[1::2]), seconds[1::2])
 
 
 def _at_bound(parameters: Sequence[Parameter], values: F64) -> tuple[str, ...]:

@@ -67,6 +67,7 @@ class CollectiveSection(_Section):
     efficiency_frac: Positive
     ramp_sqrt_us: NotNegative = 0
     latency_per_rank_us: NotNegative = 0
+    pair_efficiency_frac: NotNegative = 0
     in_network_ranks: Annotated[int, Field(ge=0)] = 0
     in_network_efficiency_frac: NotNegative = 0
 
