@@ -97,7 +97,9 @@ def price_gemm(op: Gemm, device: Device, dtype: str, grad_bytes: float) -> Price
 
 
 def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float, grouped: bool) -> Price:
-    """One product per local expert. Without a grouped kernel the experts run one after another."""
+    """One product per local expert, in one grouped kernel, or without one as plain products one after another."""
+    if not grouped:
+        return _price_expert_by_expert(op, device, dtype, grad_bytes)
     key = dtype if dtype in device.grouped_gemm else "bf16"
     curve = device.grouped_gemm[key]
     peak = device.peak_flop_per_s[_peak_key(key, device)]
@@ -108,13 +110,20 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     bandwidth = device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac
     weights = op.groups * op.cols * op.depth
     activations = op.rows * (op.cols + op.depth)
-    launches = curve.launch_s if grouped else curve.launch_s + (op.groups - 1) * device.kernel_launch_s * 4
+    launches = curve.launch_s
     forward = np.maximum(flop / rate, (operand * weights + operand * activations) / bandwidth) + launches
     dgrad = np.maximum(flop / rate / curve.dgrad_frac, (operand * weights + operand * activations) / bandwidth) + launches
     wgrad_bytes = operand * activations + 2 * grad_bytes * weights
     wgrad = np.maximum(flop / rate / curve.wgrad_frac, wgrad_bytes / bandwidth) + launches
-    kernels = 1.0 if grouped else float(np.mean(op.groups))
-    return Price(forward, dgrad, wgrad, kernels, 2 * kernels)
+    return Price(forward, dgrad, wgrad, 1.0, 2.0)
+
+
+def _price_expert_by_expert(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float) -> Price:
+    rows = np.maximum(op.rows / op.groups, 1.0)
+    one = price_gemm(Gemm(name=op.name, rows=rows, cols=op.cols, depth=op.depth), device, dtype, grad_bytes)
+    n = op.groups
+    kernels = float(np.mean(n))
+    return Price(n * one.forward_s, n * one.backward_input_s, n * one.backward_weight_s, kernels, 2 * kernels)
 
 
 def _head_dim_factor(table: Mapping[int, float], dim: float) -> float:

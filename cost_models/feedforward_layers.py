@@ -8,7 +8,7 @@ from cost_models.attention_layers import BF16, tensor_parallel_half
 from cost_models.dims import Core
 from cost_models.inputs import FeedForward, ModelSpec, Workload
 from cost_models.operators import Collective, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
-from cost_models.strategies import F64, RECOMPUTE_BIT
+from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 
 FULL = RECOMPUTE_BIT["full"]
 MLP = RECOMPUTE_BIT["mlp"] | FULL
@@ -18,6 +18,11 @@ MOE_ACT = RECOMPUTE_BIT["moe_act"] | MOE
 # A gather or scatter of token rows reaches about half of a plain copy: SimuMax measured permute at 0.50 of peak bandwidth
 # on B200 against 0.666 for element-wise kernels, and 0.19 against 0.91 on A100 PCIe.
 PERMUTE_FRAC = 0.6
+
+
+# Bias, two halves, clamp twice, sigmoid, two products, offset, product by the router's probability: 16-bit passes over
+# the output width, counted from Megatron-Core's unfused quick-GELU GLU path.
+CLAMPED_PASSES = (46.0, 74.0, 10.0)
 
 
 def activation_passes(gated: bool, fused: bool) -> tuple[float, float, float]:
@@ -72,8 +77,10 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     f = ffn.width / core.etp
     up = f * (2 if ffn.gated else 1)
     _router(ops, tokens, h, e, k)
-    _token_moves(ops, tokens, sent, received, h)
+    _token_moves(ops, core, tokens, sent, received, h)
     forward, backward, kernels = activation_passes(ffn.gated, True)
+    if not ffn.fusable_activation:
+        forward, backward, kernels = CLAMPED_PASSES
     full_h = np.full_like(core.tp, h)
     ops.add(
         GroupedGemm(name="experts_up", rows=received, groups=groups, cols=up, depth=full_h, modules=MOE),
@@ -103,10 +110,15 @@ def _router(ops: LayerOps, tokens: F64, h: float, e: float, k: float) -> None:
     )  # fmt: skip
 
 
-def _token_moves(ops: LayerOps, tokens: F64, sent: F64, received: F64, h: float) -> None:
-    """Permute before dispatch, sort by expert after it, and both back: each reads and writes token rows."""
+def _token_moves(ops: LayerOps, core: Core, tokens: F64, sent: F64, received: F64, h: float) -> None:
+    """Permute before dispatch, sort by expert after it, and both back: each reads and writes token rows.
+
+    A de-duplicating dispatcher (DeepEP, HybridEP) sends tokens as they lie and multiplies them on arrival, so that only
+    the sort by expert remains.
+    """
     read_write = 2 * BF16 * h
     around = (tokens + sent) * BF16 * h  # one read of each token, one write of each copy
+    around = np.where(core.dispatcher == DISPATCHER_CODE["hierarchical-dedup"], 0.0, around)
     ops.add(
         MemoryBound(name="permute", forward_bytes=around, backward_bytes=around, forward_kernels=3, backward_kernels=2,
                     modules=MOE, efficiency_frac=PERMUTE_FRAC),

@@ -63,6 +63,7 @@ def moe(keys: Keys, family: Family, gated: bool, layer: int) -> FeedForward:
         bias=_mlp_bias(keys, family),
         experts=keys.count("experts", layer=layer),
         top_k=keys.count("top_k", layer=layer),
+        fusable_activation=not keys.has("activation_limit"),
         shared_width=_shared_width(keys, family, width, layer),
         router_bias=family.router_bias or keys.text("topk_method") == BALANCED_BY_BIAS or _expert_bias(keys),
         shared_gate=family.shared_gate and keys.count("shared_width", 0, least=0) > 0,

@@ -17,6 +17,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "vocab": ("vocab_size", "padded_vocab_size"),
     "width": ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner"),
     "max_seq_length": ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length", "max_sequence_length"),
+    "activation_limit": ("swiglu_limit",),
     "activation": ("mlp_hidden_act", "hidden_act", "hidden_activation", "activation_function"),
     "tied": ("tie_word_embeddings",),
     # experts

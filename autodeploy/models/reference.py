@@ -114,6 +114,7 @@ def _mlps(entry: Mapping[str, Any], layers: int, gated: bool, bias: bool, notes:
         bias=bias,
         experts=_count(moe, "num_experts"),
         top_k=int(moe.get("top_k") or TOP_K_ASSUMED),
+        fusable_activation=entry.get("activation") != "clamped_swiglu",
         shared_width=int(shared),
         router_groups=int(moe.get("groups") or 0),
         router_top_groups=int(moe.get("groups") or 0) if moe.get("top_k_per_group") else 0,
