@@ -74,6 +74,7 @@ class Balancer:
     def _judge(self) -> None:
         """A plan that breaks its promise over its term doubles the layer's caution; one that keeps it halves it."""
         trial = self._behind
+        self.caution = np.maximum(self.caution * 0.5 ** (1 / self.horizons[-1]), 1.0)  # forgets half in a horizon
         due = (trial.promised_s > 0) & (trial.steps >= self._term)
         if due.any():
             factor = np.where(due, np.where(trial.kept(), 0.5, 2.0), 1.0)

@@ -36,7 +36,7 @@ class Trigger:
     inter_factor: float = 1.25  # and this many times that between nodes, which also disturbs others
     hysteresis: float = 1.5  # times the sum of both; grows for a layer whose last plan broke its promise
     least_saving_frac: float = 0.02  # of the mean card's time; smaller savings are noise
-    least_trust: float = 0.5  # of a layer's forecast (0..1); below it the past does not tell the loads to come
+    least_trust: float = 0.35  # of a layer's forecast (0..1); below it the past does not tell the loads to come
 
     def __post_init__(self) -> None:
         for name in ("intra_factor", "inter_factor", "hysteresis", "least_saving_frac", "least_trust"):
