@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autodeploy.strategy.backends import LOOPED
 from autodeploy.strategy.rule import Case
 from autodeploy.strategy.rules_world import node_cards
 from cost_models.inputs import ModelSpec, Workload
@@ -97,11 +96,6 @@ def groups(micro_batches: I64, pp: I64) -> tuple[I64, I64]:
     return table[index, 0], table[index, 1]
 
 
-def _next_group(case: Case) -> I64:
-    smallest, following = groups(case.micro_batches, case.batch.pp)
-    return np.where(case.scheduled(LOOPED) & (case.group == smallest), following, 0)
-
-
 def _lower_zero(case: Case) -> Bool:
     stages = case.backend.zero_stages
     allowed = np.where(case.batch.pp > 1, 0 in case.backend.zero_stages_pipelined, 0 in stages)
@@ -109,12 +103,6 @@ def _lower_zero(case: Case) -> Bool:
 
 
 DEVIATIONS: tuple[Deviation, ...] = (
-    Deviation(
-        name="no-sequence-parallel",
-        text="without sequence parallel as many bytes travel over TP, and norms and residuals are kept TP times",
-        where=lambda c: c.batch.sequence_parallel & (c.batch.tp > 1) & (not c.moe),
-        step=lambda b, c: replace(b, sequence_parallel=np.zeros(len(b), dtype=bool)),
-    ),
     Deviation(
         name="zero-0",
         text="an all-reduce moves what a reduce-scatter and an all-gather move; every rank keeps and updates it all",
@@ -126,12 +114,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         text="GPipe has the bubble of 1F1B and keeps every micro-batch",
         where=lambda c: c.schedule_is("1f1b") & ("gpipe" in c.backend.schedules),
         step=lambda b, c: replace(b, schedule=np.full(len(b), SCHEDULE_CODE["gpipe"])),
-    ),
-    Deviation(
-        name="larger-group",
-        text="a larger micro-batch group keeps more micro-batches in flight for the same bubble",
-        where=lambda c: _next_group(c) > 0,
-        step=lambda b, c: replace(b, micro_batch_group=_next_group(c)),
     ),
 )
 

@@ -285,8 +285,5 @@ def _deviations(request: _Request, batch: StrategyBatch) -> Iterator[StrategyBat
 
 def _asked_for(axes: Axes, name: str) -> bool:
     """A user who names values of the axis gets these, and nothing besides."""
-    given = {
-        "no-sequence-parallel": axes.sequence_parallel, "zero-0": axes.zero, "gpipe": axes.schedule,
-        "larger-group": axes.micro_batch_group,
-    }  # fmt: skip
+    given = {"zero-0": axes.zero, "gpipe": axes.schedule}
     return given[name] is not None
