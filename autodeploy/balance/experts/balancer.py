@@ -60,7 +60,7 @@ class Balancer:
         self.predictor = Predictor(placement.layers, placement.experts, self.horizons)
         self.caution = np.ones(placement.layers)  # [L] multiplies the demand
         self._proposal = stay(placement)
-        self._term = np.ones(placement.layers)  # [L] horizon at which the proposal, then the plan, is to pay
+        self.term = np.ones(placement.layers)  # [L] steps over which the proposal, then the plan, is to pay
         self._ahead = _Trial(placement, placement, np.zeros(placement.layers))  # the proposal against the present
         self._behind = _Trial(placement, placement, np.zeros(placement.layers))  # the present against what it replaced
 
@@ -75,7 +75,7 @@ class Balancer:
         """A plan that breaks its promise over its term doubles the layer's caution; one that keeps it halves it."""
         trial = self._behind
         self.caution = np.maximum(self.caution * 0.5 ** (1 / self.horizons[-1]), 1.0)  # forgets half in a horizon
-        due = (trial.promised_s > 0) & (trial.steps >= self._term)
+        due = (trial.promised_s > 0) & (trial.steps >= self.term)
         if due.any():
             factor = np.where(due, np.where(trial.kept(), 0.5, 2.0), 1.0)
             self.caution = np.clip(self.caution * factor, 1.0, _MOST_CAUTION)
@@ -92,7 +92,7 @@ class Balancer:
     def _confirmed(self) -> Choice:
         """The proposal, on the layers where it still pays at the saving measured since it was made."""
         asked, measured = self._proposal, self._ahead.mean_s()
-        moved = self._ahead.kept() & (measured * self._term > asked.demand_s * self.caution) & (self._ahead.steps > 0)
+        moved = self._ahead.kept() & (measured * self.term > asked.demand_s * self.caution) & (self._ahead.steps > 0)
         slot_expert = np.where(moved[:, None, None], asked.placement.slot_expert, self.placement.slot_expert)
         return Choice(
             placement=Placement(slot_expert, self.placement.experts),
@@ -130,5 +130,5 @@ class Balancer:
             term = np.where(found.net_s > best.net_s, horizon, term)
             best = best.merge(found)
         self._proposal = best
-        self._term = np.where(self._behind.promised_s > 0, self._term, term)
+        self.term = np.where(self._behind.promised_s > 0, self.term, term)
         self._ahead = _Trial(self.placement, best.placement, np.where(layers, best.saving_s, 0.0))

@@ -125,7 +125,7 @@ def candidates(old: Placement, expected: F64, task: Task) -> Iterator[Placement]
     """Placements worth pricing, from few moves to many: exchanges inside nodes, exchanges anywhere, a new placement."""
     grouped = hierarchical(task.topology, task.groups, old.experts)
     node_of_card = task.topology.node_of_card()
-    ladders = [node_of_card] if grouped else [None]
+    ladders: list[I64 | None] = [node_of_card] if grouped else [None]
     if task.topology.nodes > 1 and not grouped:
         ladders.insert(0, node_of_card)
     for inside in ladders:

@@ -6,7 +6,7 @@ import numpy as np
 
 from autodeploy.balance.experts.choose import Task, Trigger, choose
 from autodeploy.balance.experts.place import place
-from autodeploy.balance.experts.placement import F64, I64, Placement, card_loads
+from autodeploy.balance.experts.placement import F64, I64, Placement
 from autodeploy.balance.experts.replay import Ledger, PolicyResult, replay_fixed, replay_static
 
 CLAIRVOYANT = Trigger(intra_factor=1.0, inter_factor=1.0, hysteresis=1.0, least_saving_frac=0.0, least_trust=0.0)

@@ -17,6 +17,7 @@ from autodeploy.balance.experts.placement import (
 )
 from autodeploy.balance.experts.replicate import expand, replicate
 from autodeploy.balance.experts.validate import check_loads
+from autodeploy.errors import InputError
 
 OFFSETS = (0.0, -0.4, -0.3, 0.25)  # divisor methods tried for the replica counts; the best is kept per layer. Negative
 # ones give small experts copies too, so that two-slot cards find partners: on Zipf 1.0, 61 x 256 on 256 cards with 512

@@ -135,9 +135,9 @@ def contiguous(layers: int, experts: int, cards: int, slots: int | None = None) 
     home = np.arange(experts) * cards // experts
     slot_expert = np.full((cards, per_card), -1, dtype=np.int64)
     filled = np.zeros(cards, dtype=np.int64)
-    for expert, card in enumerate(home):
-        slot_expert[card, filled[card]] = expert
-        filled[card] += 1
+    for expert in range(experts):
+        slot_expert[home[expert], filled[home[expert]]] = expert
+        filled[home[expert]] += 1
     for i in range(total - experts):
         card = int(np.argmin(filled))
         wanted = (i * experts // (total - experts) + experts // 2) % experts

@@ -23,15 +23,15 @@ class Plan:
     expected: F64  # [L, E] tokens per step the plan is made for
     moved: Bool
     saving_s: F64  # per step
-    horizon: int
+    term: F64  # steps [L] for which the forecast can be trusted to last, at most the horizon
     cost: Cost
     moves: list[Move]
     prediction: dict[str, object]  # filter, trust and error by layer; empty for a single step
     reason: str
 
     def total_saving_s(self) -> float:
-        """Net seconds over the horizon, after the migration."""
-        return float(self.saving_s.sum() * self.horizon - self.cost.seconds().sum())
+        """Net seconds over each layer's term, after the migration."""
+        return float((self.saving_s * self.term).sum() - self.cost.seconds().sum())
 
 
 def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger: Trigger | None = None) -> Plan:
@@ -45,7 +45,7 @@ def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger
     if len(history) == 1:
         choice = choose(before, history[0], history, horizon, task, trigger)
         reason = "one step of loads, taken as lasting" if choice.moved.any() else "no move pays over the horizon"
-        return _plan(before, choice, history[0], horizon, task, trigger, {}, reason)
+        return _plan(before, choice, history[0], np.full(before.layers, float(horizon)), task, {}, reason)
     balancer = Balancer(before, task, horizon, trigger)
     unseen = max(1, min(len(history) // 4, horizon // 16))
     for loads in history[:-unseen]:
@@ -63,18 +63,16 @@ def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger
         "error_frac": forecast.error_frac,
         "naive_error_frac": forecast.naive_error_frac,
     }
-    return _plan(
-        before, choice, forecast.loads, horizon, task, trigger, prediction, _reason(choice, forecast.trust, trigger)
-    )
+    reason = _reason(choice, forecast.trust, trigger)
+    return _plan(before, choice, forecast.loads, balancer.term, task, prediction, reason)
 
 
 def _plan(
-    before: Placement, choice: Choice, expected: F64, horizon: int, task: Task, trigger: Trigger,
-    prediction: dict[str, object], reason: str,
+    before: Placement, choice: Choice, expected: F64, term: F64, task: Task, prediction: dict[str, object], reason: str
 ) -> Plan:
     return Plan(
         before=before, after=choice.placement, expected=expected, moved=choice.moved,
-        saving_s=np.where(choice.moved, choice.saving_s, 0.0), horizon=horizon,
+        saving_s=np.where(choice.moved, choice.saving_s, 0.0), term=term,
         cost=migration_cost(before, choice.placement, task.topology, task.links),
         moves=list_moves(before, choice.placement, task.topology, task.links),
         prediction=prediction, reason=reason,
