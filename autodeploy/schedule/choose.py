@@ -44,31 +44,39 @@ def slot_templates(
 
 
 def choose_lane_orders(
-    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, piece_overhead_s: float, repeats: int = 3
+    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, piece_overhead_s: float
 ) -> NDArray[np.int64]:
-    """Index into `CATALOGUE` of the fastest lane order of each scenario, [N].
+    """Index into `CATALOGUE` of the lane order with the shortest estimated step of each scenario, [N].
 
-    Compared on the paired slots of the rank with most all-to-all, one after the other, inputs there in time: the
-    increase of the rank's clock over the last of `repeats` rounds.
+    Estimate: micro-batches x chunks x the pace of the paired slots of the rank with most work, and for the ends (p-1)
+    times the passage of a single forward and a single backward.
     """
-    pairs = _paired_kinds(graph, packed_s)
+    schedule = graph.schedule
+    pairs = tuple(graph.kinds[k] for k in _paired_kinds(graph, packed_s))
     if not pairs:
         return np.zeros(packed_s.shape[-1], dtype=np.int64)
-    rates = []
+    singles = tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
+    turns = schedule.micro_batches * schedule.stages / schedule.pp
+    estimates = []
     for entry in CATALOGUE:
         templates = [
-            slot_template(graph.kinds[k][0], tuple(structures[s] for s in graph.kinds[k][1]), entry) for k in pairs
+            slot_template(kinds, tuple(structures[s] for s in stages), entry) for kinds, stages in pairs + singles
         ]
-        pair_kinds = tuple(graph.kinds[k] for k in pairs)
-        matrix = price_slots(pair_kinds, templates, packed_s, None, piece_overhead_s).matrix
-        clocks = np.zeros((LANES, packed_s.shape[-1]))
-        at_round: list[F64] = []
-        for _ in range(repeats):
-            for k in range(len(pairs)):
-                clocks = (matrix[k, :LANES, :LANES] + clocks[None]).max(axis=1)
-            at_round.append(clocks.max(axis=0))
-        rates.append(at_round[-1] - at_round[-2])
-    return np.asarray(np.argmin(np.round(np.array(rates), 12), axis=0), dtype=np.int64)
+        matrix = price_slots(pairs + singles, templates, packed_s, None, piece_overhead_s).matrix
+        passage = matrix[len(pairs) :, LANES, LANES].mean(axis=0) * 2
+        estimates.append(turns * _pace_s(matrix[: len(pairs)]) + (schedule.pp - 1) * passage)
+    return np.asarray(np.argmin(np.round(np.array(estimates), 12), axis=0), dtype=np.int64)
+
+
+def _pace_s(pair_matrices: F64, rounds: int = 3) -> F64:
+    """Seconds per paired slot when they follow one another on a rank and inputs are there in time, [N]."""
+    clocks = np.zeros((LANES, pair_matrices.shape[-1]))
+    before = clocks[0]
+    for _ in range(rounds):
+        before = clocks.max(axis=0)
+        for matrix in pair_matrices[:, :LANES, :LANES]:
+            clocks = (matrix + clocks[None]).max(axis=1)
+    return np.asarray((clocks.max(axis=0) - before) / len(pair_matrices))
 
 
 def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:

@@ -44,7 +44,7 @@ def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult
     """Runs with each candidate for the two ends, keeps the faster per scenario."""
     if request.schedule != "adaptive-pipe":
         return _run(request, _schedule(request, "none"), entry, "none")
-    modes = ("none", "warm-up") if request.ends is None else (request.ends,)
+    modes: tuple[str, ...] = ("none", "warm-up") if request.ends is None else (request.ends,)
     if len(modes) > 1 and request.keep_events:
         quick = _best_ends(replace(request, keep_events=False), entry)
         modes = tuple(sorted(set(quick.ends)))
@@ -103,7 +103,7 @@ def _with_sends(request: SimulationRequest) -> LayerSegments:
         return segments
     seconds = segments.seconds.copy()
     hop = _hop_s(request)
-    has_layers = (seconds > 0).any(axis=(0, 3))
+    has_layers: NDArray[np.bool_] = np.any(seconds > 0, axis=(0, 3))
     for stage in range(request.stages):
         used = np.flatnonzero(has_layers[stage])
         first, last = (used[0], used[-1]) if len(used) else (0, 0)

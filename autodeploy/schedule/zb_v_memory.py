@@ -54,7 +54,7 @@ def _from_pattern(name: str, shape: PipelineShape, pattern: list[list[int]], lim
     best_s = float("inf")
     for greedily, early in product((True, False), repeat=2):
         player = PatternPlayer(shape, costs, pattern, limit)
-        player.play(greedily, early)
+        player.run(greedily, early)
         if player.score_s() < best_s:
             best, best_s = player.orders, player.score_s()
     return one_direction(name, shape, v_placement(shape.pp), best)
@@ -78,7 +78,7 @@ class PatternPlayer(Placer):
             self.program[rank].append((F if part < 2 else I, stage))
             self.calendar.append(rank)
 
-    def play(self, greedily: bool, early: bool) -> None:
+    def run(self, greedily: bool, early: bool) -> None:
         turns = [0] * self.pp
         ahead: list[Counter[tuple[int, int]]] = [Counter() for _ in range(self.pp)]  # run before their turn
         for rank in self.calendar:
