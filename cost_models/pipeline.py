@@ -24,7 +24,7 @@ from cost_models.pipeline_recurrence import dualpipe_s, dualpipev_s
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-BLOCK = 512  # strategies worked on at a time: the arrays of a block stay in cache
+BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,13 +203,15 @@ def _adaptive_pipe(c: PipelineCosts) -> F64:
     )
 
 
-def _by_shape(c: PipelineCosts, price: Callable[[I64, int, int], F64]) -> F64:
+def _by_shape(c: PipelineCosts, price: Callable[[I64 | slice, int, int], F64]) -> F64:
     """Applies `price` to the strategies of each (micro-batches, group) in turn."""
-    out = np.empty(len(c.micro_batches))
-    shapes = np.stack([c.micro_batches, c.group], axis=1)
-    for m, g in np.unique(shapes, axis=0):
-        at = np.flatnonzero((c.micro_batches == m) & (c.group == g))
-        out[at] = price(at, int(m), int(g))
+    m, g = c.micro_batches, c.group
+    if (m == m[0]).all() and (g == g[0]).all():
+        return price(slice(None), int(m[0]), int(g[0]))
+    out = np.empty(len(m))
+    for shape in sorted(set(zip(m.tolist(), g.tolist(), strict=True))):
+        at = np.flatnonzero((m == shape[0]) & (g == shape[1]))
+        out[at] = price(at, *shape)
     return out
 
 
