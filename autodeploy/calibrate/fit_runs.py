@@ -8,7 +8,7 @@ only one or two factors are fitted, on top of the tables.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,8 @@ def scaled_entries(base: HardwareProfile, compute: float, network: float, error:
     placed: list[Placed] = []
     for section in ("gemm", "grouped_gemm", "attention"):
         curves = getattr(profile.device, section)
-        placed += [((section, key), entry(curve, error, data, derived=rule), error) for key, curve in curves.items()]
+        for key in _own_keys(getattr(base.device, section)):
+            placed.append(((section, key), entry(curves[key], error, data, derived=rule), error))
     if network != 1.0:
         rule = f"the base curve times {network:.3f}, fitted to whole runs"
         for tier in profile.tiers:
@@ -83,6 +84,14 @@ def scaled_entries(base: HardwareProfile, compute: float, network: float, error:
                 for op, curve in tier.curves.items()
             ]
     return placed
+
+
+def _own_keys(curves: Mapping[str, Any]) -> list[str]:
+    """Keys with a curve of their own: the loader lends the same object to the others (fp16 runs on bf16's)."""
+    first: dict[int, str] = {}
+    for key, curve in curves.items():
+        first.setdefault(id(curve), key)
+    return list(first.values())
 
 
 def known_device(base: HardwareProfile) -> str:
