@@ -23,14 +23,19 @@ def members(size: F64, stride: F64, tier: Tier) -> F64:
     return np.clip(np.floor(tier.cards / stride), 1.0, size)
 
 
-def tier_rate(tier: Tier, op: str, inside: F64, whole_group: F64) -> F64:
+def network_frac(tier: Tier, hardware: HardwareProfile) -> float:
+    """What a training step gets of the tier's benchmarked rate: all of it inside the node, less between nodes."""
+    return 1.0 if tier is hardware.tiers[0] else hardware.overheads.network_frac
+
+
+def tier_rate(tier: Tier, op: str, inside: F64, whole_group: F64, hardware: HardwareProfile) -> F64:
     """Bytes per second and card that a group with ``inside`` members in the domain reaches on this tier."""
     curve = tier.curves[op]
     efficiency = np.full(np.shape(inside), curve.efficiency_frac)
     if curve.in_network_ranks:
         switch = (inside >= curve.in_network_ranks) & (inside == whole_group)
         efficiency = np.where(switch, curve.in_network_efficiency_frac, efficiency)
-    rate = tier.bandwidth_bytes_per_s * efficiency
+    rate = tier.bandwidth_bytes_per_s * efficiency * network_frac(tier, hardware)
     if tier.full_mesh and tier.cards > 1:
         rate = rate * np.clip((inside - 1) / (tier.cards - 1), 1e-9, 1.0)
     return rate
@@ -65,7 +70,7 @@ def ring_terms(op: str, size: F64, stride: F64, hardware: HardwareProfile) -> Ri
         inside = members(size, stride, tier)
         crossed = inside > lower
         curve = tier.curves[op]
-        rate = tier_rate(tier, op, inside / lower if tier.full_mesh else inside, size) * lower
+        rate = tier_rate(tier, op, inside / lower if tier.full_mesh else inside, size, hardware) * lower
         slowest = np.where(crossed, np.minimum(slowest, rate), slowest)
         hops = inside / lower - 1.0
         latency = latency + np.where(crossed, curve.latency_s + curve.latency_per_rank_s * hops, 0.0)
@@ -87,15 +92,15 @@ def all_to_all_tiers_s(size_bytes: F64, size: F64, stride: F64, hardware: Hardwa
     for tier in hardware.tiers:
         inside = members(size, stride, tier)
         wire = size_bytes * (inside - lower) / size
-        seconds.append(_wire_s("all_to_all", wire, inside, lower, tier))
+        seconds.append(_wire_s("all_to_all", wire, inside, lower, tier, hardware))
         lower = inside
     return seconds
 
 
-def _wire_s(op: str, wire: F64, inside: F64, lower: F64, tier: Tier) -> F64:
+def _wire_s(op: str, wire: F64, inside: F64, lower: F64, tier: Tier, hardware: HardwareProfile) -> F64:
     """Latency, bandwidth and ramp of ``wire`` bytes per card on one tier; 0 where nothing crosses it."""
     curve = tier.curves[op]
-    rate = tier_rate(tier, op, inside, inside)
+    rate = tier_rate(tier, op, inside, inside, hardware)
     ideal = wire / rate
     latency = curve.latency_s + curve.latency_per_rank_s * (inside - lower)
     return np.where(wire > 0, latency + ideal + curve.ramp_sqrt_s * np.sqrt(ideal), 0.0)
@@ -139,7 +144,7 @@ def dispatch_s(
     copies = np.where(dispatcher == code["hierarchical-dedup"], copies_b, copies_a)
     inter = _inter_node_s(tokens_bytes * copies, ep, stride, hardware)
     fan_out = size_bytes * (inside - 1.0) / inside
-    intra = _wire_s("all_to_all", np.where(inside > 1, fan_out, 0.0), inside, np.ones_like(inside), hardware.tiers[0])
+    intra = _wire_s("all_to_all", np.where(inside > 1, fan_out, 0.0), inside, np.ones_like(inside), hardware.tiers[0], hardware)
     chunks = max(stack.hierarchical_chunks, 1)
     longer, shorter = np.maximum(inter, intra), np.minimum(inter, intra)
     total = np.where(nodes > 1, longer + shorter / chunks, intra)
@@ -160,7 +165,7 @@ def _inter_node_s(wire: F64, size: F64, stride: F64, hardware: HardwareProfile) 
     for tier in hardware.tiers[1:]:
         inside = members(size, stride, tier)
         share = np.where(nodes > 1, (inside - lower) / np.maximum(size - members(size, stride, hardware.tiers[0]), 1e-9), 0.0)
-        seconds = np.maximum(seconds, _wire_s("all_to_all", wire * share, inside, lower, tier))
+        seconds = np.maximum(seconds, _wire_s("all_to_all", wire * share, inside, lower, tier, hardware))
         lower = inside
     return seconds
 
@@ -171,7 +176,7 @@ def p2p_s(size_bytes: F64, stride: F64, hardware: HardwareProfile) -> F64:
     done = np.zeros_like(seconds, dtype=bool)
     for tier in hardware.tiers:
         curve = tier.curves["p2p"]
-        rate = tier.bandwidth_bytes_per_s * curve.efficiency_frac
+        rate = tier.bandwidth_bytes_per_s * curve.efficiency_frac * network_frac(tier, hardware)
         if tier.full_mesh and tier.cards > 1:
             rate = rate / (tier.cards - 1)
         here = ~done & ((stride < tier.cards) | (tier is hardware.tiers[-1]))

@@ -105,7 +105,8 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     peak = device.peak_flop_per_s[_peak_key(key, device)]
     per_group = np.maximum(op.rows / op.groups, 1.0)
     flop = 2.0 * op.rows * op.cols * op.depth
-    rate = peak * device.sustained_frac * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
+    sustained = device.sustained_frac * device.grouped_frac
+    rate = peak * sustained * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
     operand = 1.0 if key.startswith("fp8") else 2.0
     bandwidth = device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac
     weights = op.groups * op.cols * op.depth

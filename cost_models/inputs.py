@@ -263,6 +263,7 @@ class Device:
     # Matrix rate in a long training step relative to the isolated benchmark that the curves were fitted to: the power
     # limit lowers the clock, and framework calls sit between the products. Fitted to training runs.
     sustained_frac: float = 1.0
+    grouped_frac: float = 1.0  # the same for grouped expert products, on top of sustained_frac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +275,7 @@ class Overheads:
     host_kernel_s: float = 0.0  # host time to issue one kernel (small steps are bound by it)
     optimizer_bandwidth_frac: float = 0.6  # of HBM bandwidth, fused optimizer step
     overlap_slowdown_frac: float = 0.0  # compute slows by this share while a collective runs beside it
+    network_frac: float = 1.0  # share of the benchmarked rate between nodes that a training step reaches
     tp_overlap_hidden_frac: float = 0.7  # share of TP communication that chunked overlap with its GEMM hides
     backward_host_frac: float = 0.6  # host time of a backward kernel relative to a forward one (C++ autograd issues it)
     straggler_frac_per_doubling: float = 0.0  # slowest-of-n: step grows by this share for each doubling of cards
@@ -304,6 +306,7 @@ class SoftwareStack:
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
     cuda_graphs: bool = False
+    host_cost_factor: float = 1.0  # host time per kernel relative to the profile's (older programs issue more slowly)
     launch_blocking: bool = False  # CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues each kernel
     compiled: bool = False  # torch.compile or equivalent
     dropout: bool = False

@@ -195,7 +195,7 @@ def _collective_s(
 
 def _add_host(column: _Column, hardware: HardwareProfile, workload: Workload) -> None:
     """Small steps wait for the host: a layer takes at least the time to issue its kernels."""
-    per_kernel = hardware.overheads.host_kernel_s
+    per_kernel = hardware.overheads.host_kernel_s * workload.stack.host_cost_factor
     if workload.stack.cuda_graphs or per_kernel == 0.0:
         return
     if workload.stack.compiled:

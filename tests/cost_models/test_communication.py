@@ -48,7 +48,7 @@ def test_all_to_all_splits_by_tier() -> None:
 def test_published_copies_of_top_8_of_256() -> None:
     """EP32 on 8-card nodes: flat 6.0, all-gather 3.0, de-duplicated 2.71 (design: cost_models.md)."""
     assert copies_between_nodes(np.array([4.0]), 256, 8)[0] == pytest.approx(2.71, abs=0.01)
-    assert copies_between_nodes(np.array([2.0, 8.0, 16.0]), 256, 8) == pytest.approx([0.9965, 4.617, 6.1156], rel=2e-3)
+    assert copies_between_nodes(np.array([2.0, 8.0, 16.0]), 256, 8) == pytest.approx([0.9965, 4.633, 6.116], rel=2e-3)
 
 
 @pytest.mark.parametrize(("name", "copies"), [("alltoall", 6.0), ("hierarchical-allgather", 3.0), ("hierarchical-dedup", 2.712)])
