@@ -7,9 +7,13 @@ import math
 import re
 import sys
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autodeploy.errors import InputError
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
+
+if TYPE_CHECKING:
+    from autodeploy.report.entry import Case
 
 GIB = 2**30
 BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
@@ -78,6 +82,22 @@ def load_case(options: CaseOptions) -> LoadedCase:
         stack=hardware.stack,
     )
     return LoadedCase(model=model, hardware=hardware, workload=workload, backend=backend, tokens=tokens, price=price)
+
+
+def case_of(loaded: LoadedCase) -> Case:
+    """The case as reports show it, with the error to expect."""
+    from autodeploy.report.entry import Case
+    from autodeploy.report.error_band import step_time_error_frac
+
+    return Case(
+        model=loaded.model,
+        hardware=loaded.hardware,
+        workload=loaded.workload,
+        backend=loaded.backend,
+        tokens=loaded.tokens,
+        price_per_device_hour=loaded.price,
+        step_time_error_frac=step_time_error_frac(loaded.model, loaded.hardware, loaded.workload.precision),
+    )
 
 
 def with_cap(hardware: HardwareProfile, cap_gib: float | None) -> HardwareProfile:

@@ -60,9 +60,8 @@ def estimate(
 
 
 def _run(given: dict[str, Any]) -> dict[str, Any]:
-    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.cli.case import CaseOptions, case_of, load_case
     from autodeploy.report.documents import estimate_document
-    from autodeploy.report.entry import Case
     from autodeploy.search.standard import price_one
 
     names = (
@@ -80,14 +79,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     batch, cost = price_one(
         strategy_text(given), loaded.model, loaded.hardware, loaded.workload, _devices(given["devices"]), loaded.backend
     )
-    case = Case(
-        model=loaded.model,
-        hardware=loaded.hardware,
-        workload=loaded.workload,
-        backend=loaded.backend,
-        tokens=loaded.tokens,
-        price_per_device_hour=loaded.price,
-    )
+    case = case_of(loaded)
     return estimate_document(case, batch, cost)
 
 

@@ -93,10 +93,9 @@ def search(
 
 
 def _run(given: dict[str, Any]) -> dict[str, Any]:
-    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.cli.case import CaseOptions, case_of, load_case
     from autodeploy.cli.progress import progress_bar
     from autodeploy.report.documents import search_document
-    from autodeploy.report.entry import Case
 
     names = (
         "model",
@@ -115,14 +114,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         result = _search(given, request, progress)
     if not result.enumerated and not result.misses:
         _refuse(given, result)
-    case = Case(
-        model=loaded.model,
-        hardware=loaded.hardware,
-        workload=loaded.workload,
-        backend=loaded.backend,
-        tokens=loaded.tokens,
-        price_per_device_hour=loaded.price,
-    )
+    case = case_of(loaded)
     return search_document(case, result)
 
 
@@ -136,7 +128,9 @@ def _refuse(given: dict[str, Any], result: SearchResult) -> None:
     options = ("devices", "global_batch", *(name for name in AXES if given[name] is not None))
     typed = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in options)
     why = "; ".join(f"rule {name}: {rules[name].text}" for name in names)
-    raise InputError("options", typed, f"such that some strategy is valid; {why}", rules[names[0]].remedy if names else "")
+    raise InputError(
+        "options", typed, f"such that some strategy is valid; {why}", rules[names[0]].remedy if names else ""
+    )
 
 
 def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:

@@ -12,7 +12,9 @@ WIDTH = 100
 SHORT = (("memory on rank ", "memory r"), ("computing on rank ", "compute r"), ("communication", "comm"))
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH) -> str:
+def columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int], flexible: int, width: int = WIDTH
+) -> str:
     """Aligned text. ``left`` columns are left-aligned; the ``flexible`` one is broken over lines where a row is too long."""
     table = [list(header), *[list(row) for row in rows]]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
@@ -24,7 +26,9 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]
         for part, text in enumerate(broken(row[flexible], widths[flexible])):
             cells = ["" if part else cell for cell in row]
             cells[flexible] = text
-            aligned = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+            aligned = [
+                c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))
+            ]
             lines.append("  ".join(aligned).rstrip())
     return "\n".join(lines)
 

@@ -90,7 +90,9 @@ def test_profile_with_an_unknown_field(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_tp_that_does_not_divide_the_heads(capsys: pytest.CaptureFixture[str]) -> None:
-    one_line(estimate(capsys, "TP3", case=["llama-3.1-8b", "--hardware", "h100-sxm", "--devices", "48"]), "TP3", "heads")
+    one_line(
+        estimate(capsys, "TP3", case=["llama-3.1-8b", "--hardware", "h100-sxm", "--devices", "48"]), "TP3", "heads"
+    )
 
 
 def test_a_batch_that_does_not_divide(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,10 +110,15 @@ def test_more_ranks_than_cards(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--devices", "8", "--tp", "8", "--pp", "2"], ["--tp 8", "--pp 2", "world"]),
         (["--devices", "48", "--tp", "3"], ["--tp 3", "heads"]),
-        (["--devices", "16", "--global-batch", "3", "--tp", "2", "--pp", "1", "--cp", "1"], ["--global-batch 3", "batch"]),
+        (
+            ["--devices", "16", "--global-batch", "3", "--tp", "2", "--pp", "1", "--cp", "1"],
+            ["--global-batch 3", "batch"],
+        ),
     ],
 )
-def test_options_that_leave_nothing_valid(capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]) -> None:
+def test_options_that_leave_nothing_valid(
+    capsys: pytest.CaptureFixture[str], options: list[str], words: list[str]
+) -> None:
     one_line(search(capsys, *options, case=["llama-3.1-8b", "--hardware", "h100-sxm"]), *words)
 
 
@@ -155,7 +162,9 @@ def test_bad_imbalance_of_a_moe(capsys: pytest.CaptureFixture[str]) -> None:
     one_line(search(capsys, "--imbalance", "0.5", case=["qwen3-30b-a3b", *CASE]), "--imbalance", "0.5")
 
 
-@pytest.mark.parametrize("strategy", ["", "TP", "TP8/TP4", "TP8//PP2", "XP8", "TP0", "TP2/selective()", "TP2/full(", "TP2/ZeRO9"])
+@pytest.mark.parametrize(
+    "strategy", ["", "TP", "TP8/TP4", "TP8//PP2", "XP8", "TP0", "TP2/selective()", "TP2/full(", "TP2/ZeRO9"]
+)
 def test_bad_notation(capsys: pytest.CaptureFixture[str], strategy: str) -> None:
     one_line(estimate(capsys, strategy))
 

@@ -30,7 +30,11 @@ def test_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert ran.code == 0 and ran.err == ""
     document = ran.json
     assert set(TOP_KEYS) <= set(document) and set(SPACE_KEYS) <= set(document["space"])
-    assert document["schema"] == "autodeploy.search/1" and set(document["model"]) >= {"name", "parameters", "active_parameters"}
+    assert document["schema"] == "autodeploy.search/1" and set(document["model"]) >= {
+        "name",
+        "parameters",
+        "active_parameters",
+    }
     space = document["space"]
     assert space["valid"] == space["enumerated"] + space["pruned"] and 0 < space["feasible"] <= space["enumerated"]
     assert space["refined"] == 32
@@ -112,7 +116,17 @@ def test_nothing_fits_is_exit_3_with_the_nearest(capsys: pytest.CaptureFixture[s
 
 def test_70b_on_16_cards_of_80_gb_needs_32_or_offload(capsys: pytest.CaptureFixture[str]) -> None:
     """User cases 15, 17, 18: Llama-3 70B with full AdamW does not fit 16 x 80 GB whatever the settings; 32 do."""
-    case = ["llama-3.1-70b", "--hardware", "h100-sxm", "--devices", "16", "--seq-length", "8192", "--global-batch", "256"]
+    case = [
+        "llama-3.1-70b",
+        "--hardware",
+        "h100-sxm",
+        "--devices",
+        "16",
+        "--seq-length",
+        "8192",
+        "--global-batch",
+        "256",
+    ]
     ran = search(capsys, "--offload", "0", "--format", "json", *FAST, case=case)
     assert ran.code == 3
     assert "32 cards" in ran.json["nearest"][0]["fix"] and "offload" in ran.json["nearest"][0]["fix"]

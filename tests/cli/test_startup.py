@@ -11,7 +11,9 @@ HEAVY = ("optuna", "scipy", "pydantic", "rich", "sqlalchemy", "pandas", "hypothe
 ESTIMATE = ["estimate", "llama-3.1-8b", "TP2/PP2", "--hardware", "h100-sxm", "--devices", "16", "--global-batch", "64"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["search", "--help"], ESTIMATE], ids=["help", "search-help", "estimate"])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["search", "--help"], ESTIMATE], ids=["help", "search-help", "estimate"]
+)
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     code = (
         "import sys; from autodeploy.cli.app import main; assert main(sys.argv[1:]) == 0;"
