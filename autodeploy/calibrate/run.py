@@ -76,6 +76,7 @@ def calibrate(tables: Sequence[Table], base: dict[str, Any], runs: Runs | None =
     Of several tables for one curve the one with the smallest median error is kept. Training logs and ``runs`` are
     fitted last, on top of the tables.
     """
+    tables = _joined(tables)
     fitted: tuple[Fitted, ...] = ()
     skipped: list[tuple[str, str]] = []
     for kind, fit_kind in _STAGES:
@@ -99,6 +100,24 @@ def calibrate(tables: Sequence[Table], base: dict[str, Any], runs: Runs | None =
         reason = "; ".join(f"{source}: {why}" for source, why in skipped) or "no table"
         raise InputError("measurements", reason, "at least one table that determines a curve")
     return Calibration(base["name"], fitted, tuple(dict.fromkeys(skipped)))
+
+
+def _joined(tables: Sequence[Table]) -> list[Table]:
+    """Prints of one group size each become one table of their operation: together they tell latency by ranks."""
+    prints: dict[str, list[CollectiveTable]] = {}
+    others: list[Table] = []
+    for table in tables:
+        if isinstance(table, CollectiveTable) and table.nodes == 1 and np.unique(table.ranks).size == 1:
+            prints.setdefault(table.op, []).append(table)
+        else:
+            others.append(table)
+    return [*others, *(_concatenated(same) for same in prints.values())]
+
+
+def _concatenated(tables: Sequence[CollectiveTable]) -> CollectiveTable:
+    columns = ("ranks", "message_bytes", "seconds")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(table, name) for table in tables]) for name in columns}
+    return dataclasses.replace(tables[0], source="; ".join(table.source for table in tables), **joined)
 
 
 def _with(base: dict[str, Any], fitted: tuple[Fitted, ...]) -> HardwareProfile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import sys
@@ -82,6 +83,46 @@ def test_tables_that_determine_nothing_say_why() -> None:
     document, _ = read_document(find_profile("h100"))
     with pytest.raises(InputError, match="tiny.csv: 2 rows"):
         calibrate([tiny], document)
+
+
+def test_prints_of_several_group_sizes_are_fitted_together(tmp_path: Path) -> None:
+    tier = load_hardware("h100-sxm").tiers[0]
+    curve = tier.curves["all_gather"]
+    message = 2.0 ** np.arange(16, 30)
+    tables = []
+    for ranks in (2.0, 4.0, 8.0):
+        table = CollectiveTable(op="all_gather", ranks=np.full(14, ranks), nodes=1, message_bytes=message,
+                                seconds=message, source=f"{ranks:.0f}.txt")  # fmt: skip
+        seconds = intra_collective_s(curve, table, tier.bandwidth_bytes_per_s, tier.cards, False)
+        tables.append(dataclasses.replace(table, seconds=seconds))
+    document, _ = read_document(find_profile("h100"))
+    (fitted,) = calibrate(tables, document).fitted
+    assert fitted.error.rows == 42 and fitted.error.median_ape_frac < 0.01
+    assert fitted.entry["latency_per_rank_us"] == pytest.approx(curve.latency_per_rank_s * 1e6, rel=0.1)
+
+
+def test_a_training_log_gives_one_factor_on_computing(tmp_path: Path) -> None:
+    """A step twice as long as the twin's own prediction is met by slower computing."""
+    arguments = {
+        "bf16": True, "context_parallel_size": 1, "expert_model_parallel_size": 1, "ffn_hidden_size": 14336,
+        "global_batch_size": 64, "group_query_attention": True, "hidden_size": 4096, "kv_channels": 128,
+        "micro_batch_size": 1, "num_attention_heads": 32, "num_experts": None, "num_layers": 32, "num_query_groups": 8,
+        "overlap_grad_reduce": True, "padded_vocab_size": 128256, "pipeline_model_parallel_size": 1,
+        "recompute_granularity": None, "seq_length": 8192, "sequence_parallel": True, "swiglu": True,
+        "tensor_model_parallel_size": 2, "untie_embeddings_and_output_weights": True, "use_distributed_optimizer": True,
+        "world_size": 8,
+    }  # fmt: skip
+    lines = [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in arguments.items()]
+    lines += [f" iteration {i:>8}/ 20 | elapsed time per iteration (ms): 9000.0 |" for i in range(1, 21)]
+    (tmp_path / "train.log").write_text("\n".join(lines), encoding="utf-8")
+    document, _ = read_document(find_profile("h100"))
+    result = calibrate(read_measurements([tmp_path / "train.log"]), document)
+    assert result.skipped == () and ("gemm", "bf16") in {fitted.path for fitted in result.fitted}
+    assert all(fitted.error.rows == 1 and fitted.error.median_ape_frac < 0.01 for fitted in result.fitted)
+    cut = [line for line in lines if "hidden_size" not in line]
+    (tmp_path / "train.log").write_text("\n".join(cut), encoding="utf-8")
+    with pytest.raises(InputError, match="median step 9 s, not fitted"):
+        calibrate(read_measurements([tmp_path / "train.log"]), document)
 
 
 def test_rendered_fits_keep_the_facts_above() -> None:
