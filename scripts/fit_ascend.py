@@ -147,4 +147,4 @@ def cloudmatrix() -> Fits:
         "p2p": pair,
     }
     rdma = {op: derived(node, "as the A2's RoCE") for op, node in a2_roce().items()}
-    return {"collectives": {"ub": ub, "rdma": rdma}}
+    return {"collectives": {"hccs": None, "roce": None, "ub": ub, "rdma": rdma}}  # the A2's tiers go

@@ -23,7 +23,7 @@ from fit_ascend import ascend, cloudmatrix
 from fit_rules import RING_OPS, Fits, derived, inter_entries, older_kernels, scaled
 
 from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s
-from autodeploy.calibrate.entries import entry, error_entry, rounded
+from autodeploy.calibrate.entries import entry, rounded
 from autodeploy.calibrate.fit_compute import fit_attention, fit_gemm, fit_grouped_gemm, layout_factor
 from autodeploy.calibrate.fit_network import fit_inter, fit_intra
 from autodeploy.calibrate.read import read_file, read_measurements
@@ -158,10 +158,10 @@ def with_backward(node: Fits, table: Any, device: Any, seq_half: float | None = 
 
 def attention_of_table(forward: Any, device: Any, tile_half: float, data: str, ratio: float) -> Fits:
     """An entry from a few published rates: limit and sequence ramp; the tile ramp is taken over."""
-    fields, error = fit_attention(forward, device)
+    fields, _ = fit_attention(forward, device)
     fields.update(tile_half=tile_half, launch_s=5e-6)
     fields["backward_efficiency_frac"] = float(fields["forward_efficiency_frac"]) * ratio
-    return entry(fields, error, data)
+    return entry(fields, None, data, derived="limit and ramp through the two published points")
 
 
 def nic_tier(fitter: Fitter, name: str, fits: Fits, inner: str, outer: str) -> Fits:
@@ -376,7 +376,9 @@ def amd_collectives(fitter: Fitter) -> Fits:
     for op in (*RING_OPS, "p2p"):
         rule = "latencies as the H100's InfiniBand, efficiency of the fitted all-reduce"
         roce[op] = derived(roce[op], rule, efficiency_frac=curve.efficiency_frac)
-    roce["all_reduce"].update(error_entry(error), data=table.source)
+    roce["all_reduce"].update(
+        data=table.source, note=f"efficiency alone: {error.rows} rows, {error.median_ape_frac:.3f}"
+    )
     return {"xgmi": mesh, "roce": roce}
 
 

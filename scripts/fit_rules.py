@@ -59,16 +59,21 @@ def inter_entries(ring: Fits) -> Fits:
     small = "latency: 40 us measured for small all-reduces of 16 ranks on two DGX H100, less the NVLink part"
     note = f"hops: {hop:.2f} us each in SimAI's rings of 8 ranks a node; here one rank of each node takes part"
     efficiency, ramp = ring["efficiency_frac"], ring["ramp_sqrt_us"]
+    fitted = (
+        f"{ring['rows']} rows, median error {ring['median_ape_frac']} with latency {ring['latency_us']} us "
+        f"and {ring['latency_per_rank_us']} us per node"
+    )
     common = {"efficiency_frac": efficiency, "ramp_sqrt_us": ramp}
     half = {**common, "latency_us": SMALL_ALL_REDUCE_US / 2, "latency_per_rank_us": rounded(hop)}
     rule = f"from the fitted all-reduce; {small}; {note}"
     data = ring["data"]
     return {
         "all_reduce": {
-            **ring,
+            **common,
             "latency_us": SMALL_ALL_REDUCE_US,
             "latency_per_rank_us": rounded(2 * hop),
-            "note": f"{small}; {note}",
+            "data": data,
+            "derived": f"efficiency and ramp fitted ({fitted}); {small}; {note}",
         },
         "all_gather": {**half, "data": data, "derived": rule},
         "reduce_scatter": {**half, "data": data, "derived": rule},
