@@ -187,20 +187,24 @@ def _render(document: dict[str, Any], output_format: str) -> str:
 
 def _state_table(document: dict[str, Any]) -> Table:
     table = Table(title=f"{document['experts']} experts in {document['slots']} slots on {document['cards']} cards")
-    for name in ("layer", "max/mean before", "after", "over the bound", "nodes before", "nodes after", "repeats"):
+    for name in ("layer", "before", "after", "expected before", "after", "over the bound", "nodes after", "repeats"):
         table.add_column(name, justify="right")
     before, after = document["before"], document["after"]
     for layer in range(document["layers"]):
         table.add_row(
             str(layer),
+            f"{before['observed_max_over_mean'][layer]:.3f}",
+            f"{after['observed_max_over_mean'][layer]:.3f}",
             f"{before['max_over_mean'][layer]:.3f}",
             f"{after['max_over_mean'][layer]:.3f}",
             f"{after['gap_to_bound_frac'][layer]:.2%}",
-            f"{before['node_max_over_mean'][layer]:.3f}",
             f"{after['node_max_over_mean'][layer]:.3f}",
             str(after["duplicate_slots"][layer]),
         )
-    table.add_row("mean", f"{before['max_over_mean_mean']:.3f}", f"{after['max_over_mean_mean']:.3f}", "", "", "", "")
+    keys = ("observed_max_over_mean", "max_over_mean")
+    means = [sum(state[key]) / document["layers"] for key in keys for state in (before, after)]
+    table.add_row("mean", *(f"{value:.3f}" for value in means), "", "", "")
+    table.caption = "max/mean card load: mean of the latest steps as they were, then of the loads expected"
     return table
 
 

@@ -150,5 +150,7 @@ def read_placement(path: str | Path, layers: int, experts: int, cards: int) -> P
     if slots.ndim == 2:
         slots = np.repeat(slots[None], layers, axis=0)
     if slots.ndim != 3 or slots.shape[:2] != (layers, cards):
-        raise InputError("placement", slots.shape, f"[{layers} layers, {cards} cards, slots]", "match --nodes and cards")
+        raise InputError(
+            "placement", slots.shape, f"[{layers} layers, {cards} cards, slots]", "match --nodes and cards"
+        )
     return Placement(slots, experts)

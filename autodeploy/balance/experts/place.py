@@ -72,7 +72,9 @@ def _place_grouped(loads: F64, topology: Topology, slots: int, groups: int) -> P
     home = _home_nodes(loads, nodes, groups)
     options = []
     for offset in OFFSETS if slots > experts else OFFSETS[:1]:
-        flat, node_of_slot = _spread_over_nodes(loads, home, replicate(loads, slots, topology.cards, offset), slots, nodes)
+        flat, node_of_slot = _spread_over_nodes(
+            loads, home, replicate(loads, slots, topology.cards, offset), slots, nodes
+        )
         by_node = slots_from_bins(node_of_slot, flat, nodes).reshape(layers, -1)
         options.append(_cards_within_nodes(by_node, loads, topology))
     placed = best_of(np.stack(options), loads)

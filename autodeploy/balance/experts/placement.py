@@ -57,7 +57,9 @@ class Placement:
         if len(missing):
             layer, expert = missing[0]
             raise InputError(
-                "placement", f"layer {layer} without expert {expert}", "every expert on at least one card",
+                "placement",
+                f"layer {layer} without expert {expert}",
+                "every expert on at least one card",
                 "give the expert a slot, or raise the slots per card",
             )
 
@@ -153,7 +155,9 @@ def check_slots(experts: int, cards: int, slots: int | None) -> tuple[int, int]:
     fits = max(cards, -(-max(experts, total) // cards) * cards)
     if total % cards:
         raise InputError(
-            "slots", total, f"a multiple of the {cards} cards",
+            "slots",
+            total,
+            f"a multiple of the {cards} cards",
             f"use {fits} slots ({fits - experts} redundant experts), or a number of cards that divides {total}",
         )
     if total < experts:

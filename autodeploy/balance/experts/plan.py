@@ -21,6 +21,7 @@ class Plan:
     before: Placement
     after: Placement
     expected: F64  # [L, E] tokens per step the plan is made for
+    recent: F64  # [K, L, E] the latest steps, as they were
     moved: Bool
     saving_s: F64  # per step
     term: F64  # steps [L] for which the forecast can be trusted to last, at most the horizon
@@ -45,7 +46,8 @@ def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger
     if len(history) == 1:
         choice = choose(before, history[0], history, horizon, task, trigger)
         reason = "one step of loads, taken as lasting" if choice.moved.any() else "no move pays over the horizon"
-        return _plan(before, choice, history[0], np.full(before.layers, float(horizon)), task, {}, reason)
+        term = np.full(before.layers, float(horizon))
+        return _plan(before, choice, history[0], history, term, task, {}, reason)
     balancer = Balancer(before, task, horizon, trigger)
     unseen = max(1, min(len(history) // 4, horizon // 16))
     for loads in history[:-unseen]:
@@ -64,18 +66,31 @@ def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger
         "naive_error_frac": forecast.naive_error_frac,
     }
     reason = _reason(choice, forecast.trust, trigger)
-    return _plan(before, choice, forecast.loads, balancer.term, task, prediction, reason)
+    return _plan(before, choice, forecast.loads, history[-horizon:], balancer.term, task, prediction, reason)
 
 
 def _plan(
-    before: Placement, choice: Choice, expected: F64, term: F64, task: Task, prediction: dict[str, object], reason: str
+    before: Placement,
+    choice: Choice,
+    expected: F64,
+    recent: F64,
+    term: F64,
+    task: Task,
+    prediction: dict[str, object],
+    reason: str,
 ) -> Plan:
     return Plan(
-        before=before, after=choice.placement, expected=expected, moved=choice.moved,
-        saving_s=np.where(choice.moved, choice.saving_s, 0.0), term=term,
+        before=before,
+        after=choice.placement,
+        expected=expected,
+        recent=recent,
+        moved=choice.moved,
+        saving_s=np.where(choice.moved, choice.saving_s, 0.0),
+        term=term,
         cost=migration_cost(before, choice.placement, task.topology, task.links),
         moves=list_moves(before, choice.placement, task.topology, task.links),
-        prediction=prediction, reason=reason,
+        prediction=prediction,
+        reason=reason,
     )
 
 

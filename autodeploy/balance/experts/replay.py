@@ -138,6 +138,13 @@ def mean_max_over_mean(result: PolicyResult, start: int = 0) -> float:
 
 
 __all__ = [
-    "Ledger", "PolicyResult", "max_over_mean", "mean_max_over_mean",
-    "replay", "replay_eplb", "replay_fixed", "replay_ours", "replay_static",
+    "Ledger",
+    "PolicyResult",
+    "max_over_mean",
+    "mean_max_over_mean",
+    "replay",
+    "replay_eplb",
+    "replay_fixed",
+    "replay_ours",
+    "replay_static",
 ]

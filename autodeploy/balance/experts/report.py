@@ -16,8 +16,9 @@ SCHEMA = "autodeploy.balance/1"
 MOVE_COLUMNS = ("layer", "expert", "from_card", "to_card", "slot", "level", "moved_bytes", "seconds")
 
 
-def state_document(placement: Placement, loads: F64, task: Task) -> dict[str, Any]:
-    """How one placement carries loads [L, E] of a step."""
+def state_document(placement: Placement, loads: F64, recent: F64, task: Task) -> dict[str, Any]:
+    """How one placement carries the expected loads [L, E], and how it would have carried the latest steps [K, L, E]."""
+    observed = card_loads(placement, recent)
     by_card = card_loads(placement, loads)
     bound = load_bound(loads, placement.cards, placement.slots)
     peak = by_card.max(axis=1)
@@ -25,11 +26,14 @@ def state_document(placement: Placement, loads: F64, task: Task) -> dict[str, An
     return {
         "max_over_mean": _numbers(max_over_mean(by_card)),
         "max_over_mean_mean": float(max_over_mean(by_card).mean()),
+        "observed_max_over_mean": _numbers(max_over_mean(observed).mean(axis=0)),
         "node_max_over_mean": _numbers(max_over_mean(_node_loads(by_card, task.topology))),
         "largest_card_load": _numbers(peak),
         "bound": _numbers(bound),
         "gap_to_bound_frac": _numbers(np.where(bound > 0, peak / np.where(bound > 0, bound, 1.0) - 1, 0.0)),
-        "exposed_s_per_step": float((peak - by_card.mean(axis=1)).sum() * task.seconds_per_token),
+        "exposed_s_per_step": float(
+            (observed.max(axis=2) - observed.mean(axis=2)).mean(axis=0).sum() * task.seconds_per_token
+        ),
         "duplicate_slots": [int(n) for n in placement.duplicates()],
         "redundant_bytes_per_card": float(spare * placement.layers * task.links.bytes_per_expert),
         "placement": placement.slot_expert.tolist(),
@@ -50,8 +54,8 @@ def plan_document(plan: Plan, task: Task) -> dict[str, Any]:
         "experts": plan.before.experts,
         "cards": plan.before.cards,
         "slots": plan.before.slots,
-        "before": state_document(plan.before, plan.expected, task),
-        "after": state_document(plan.after, plan.expected, task),
+        "before": state_document(plan.before, plan.expected, plan.recent, task),
+        "after": state_document(plan.after, plan.expected, plan.recent, task),
         "plan": {
             "reason": plan.reason,
             "layers_moved": [int(i) for i in np.flatnonzero(plan.moved)],

@@ -53,7 +53,14 @@ def reduce_traffic(
     share = loads / placement.counts()
     flat = np.stack(
         [
-            _cluster(placement.flat()[i], share[i], together[i] / np.outer(*2 * [placement.counts()[i]]), topology, limit[i], steps)
+            _cluster(
+                placement.flat()[i],
+                share[i],
+                together[i] / np.outer(*2 * [placement.counts()[i]]),
+                topology,
+                limit[i],
+                steps,
+            )
             for i in range(placement.layers)
         ]
     )
@@ -75,7 +82,9 @@ def _cluster(slots: I64, share: F64, pair: F64, topology: Topology, limit: float
         toward = to_node[:, node] - at_home[:, None]  # what slot i gains on the node of slot j
         gain = toward + toward.T - 2 * near
         grows = tokens[None, :] - tokens[:, None]  # what the card of i gains in the swap
-        held = (slots[:, None, None] == slots.reshape(topology.cards, width)).any(axis=2)[:, card]  # i's expert on j's card
+        held = (slots[:, None, None] == slots.reshape(topology.cards, width)).any(axis=2)[
+            :, card
+        ]  # i's expert on j's card
         allowed = (grows <= room[:, None]) & (-grows <= room[None, :]) & ~held & ~held.T
         gain = np.where(allowed & (node[:, None] != node[None, :]), gain, 0.0)
         a, b = np.unravel_index(gain.argmax(), gain.shape)

@@ -18,7 +18,9 @@ def check_loads(loads: ArrayLike, dimensions: int = 2) -> F64:
         raise InputError("loads", str(array.dtype), "numbers: tokens per expert")
     array = array.astype(np.float64, copy=False)
     if array.size == 0:
-        raise InputError("loads", array.shape, "at least one step, layer and expert", "give a history that is not empty")
+        raise InputError(
+            "loads", array.shape, "at least one step, layer and expert", "give a history that is not empty"
+        )
     if array.ndim != dimensions:
         raise InputError("loads", array.shape, f"an array {AXES[dimensions]}")
     bad = ~np.isfinite(array) | (array < 0)
@@ -27,7 +29,9 @@ def check_loads(loads: ArrayLike, dimensions: int = 2) -> F64:
         names = ("step", "layer", "expert")[-dimensions:]
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=True))
         raise InputError(
-            f"loads at {place}", float(array[where]), "a finite number of tokens >= 0",
+            f"loads at {place}",
+            float(array[where]),
+            "a finite number of tokens >= 0",
             f"{int(bad.sum())} of {bad.size} values are bad; drop or recount those steps",
         )
     return array
