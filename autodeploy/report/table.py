@@ -34,10 +34,10 @@ def columns(
 
 
 def broken(text: str, width: int) -> list[str]:
-    """Lines of at most ``width``, broken after a slash, comma or space where there is one in the last half."""
+    """Lines of at most ``width``, broken after a slash, comma or space where there is one in the last two thirds."""
     lines = []
     while len(text) > width:
-        cut = max(text.rfind(mark, width // 2, width) for mark in "/, ") + 1
+        cut = max(text.rfind(mark, width // 3, width) for mark in "/, ") + 1
         cut = cut or width
         lines.append(text[:cut].rstrip())
         text = text[cut:]
