@@ -32,6 +32,8 @@ def tier_rate(tier: Tier, op: str, inside: F64, whole_group: F64, hardware: Hard
     """Bytes per second and card that a group with ``inside`` members in the domain reaches on this tier."""
     curve = tier.curves[op]
     efficiency = np.full(np.shape(inside), curve.efficiency_frac)
+    if curve.pair_efficiency_frac > 0:
+        efficiency = np.where(inside == 2, curve.pair_efficiency_frac, efficiency)
     if curve.in_network_ranks:
         switch = (inside >= curve.in_network_ranks) & (inside == whole_group)
         efficiency = np.where(switch, curve.in_network_efficiency_frac, efficiency)

@@ -64,7 +64,8 @@ def gemm_s(
     operand = 1.0 if dtype.startswith("fp") and dtype not in ("fp16", "fp32") else 2.0
     flop = 2.0 * rows * cols * depth * batch
     rate = peak * device.sustained_frac * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
-    busy = flop / rate * _tile_factor(rows, cols, batch, device.compute_units, curve)
+    droop = 1.0 - curve.droop_frac * flop / (flop + curve.droop_half_flop)
+    busy = flop / (rate * droop) * _tile_factor(rows, cols, batch, device.compute_units, curve)
     moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
     stream = moved / (device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac)
     return np.maximum(busy, stream)
@@ -141,10 +142,16 @@ def price_attention(op: FusedAttention, device: Device, kernel: str) -> Price:
     flop = 2.0 * op.pairs * (op.qk_dim + op.v_dim) * op.heads
     factor = _head_dim_factor(curve.head_dim_frac, (op.qk_dim + op.v_dim) / 2.0)
     tiles = op.sequences * op.heads * op.queries / 128.0
-    shape = factor / ((1.0 + curve.seq_half / op.queries) * (1.0 + curve.tile_half / tiles))
-    peak = peak * device.sustained_frac
-    forward = flop / (peak * curve.forward_efficiency_frac * shape) + curve.launch_s
-    backward = BACKWARD_ATTENTION_FLOP * flop / (peak * curve.backward_efficiency_frac * shape) + 2 * curve.launch_s
+
+    def seconds(flop: F64, efficiency: float, seq_half: float | None, tile_half: float | None) -> F64:
+        seq = curve.seq_half if seq_half is None else seq_half
+        tile = curve.tile_half if tile_half is None else tile_half
+        return flop * (1.0 + seq / op.queries) * (1.0 + tile / tiles) / (peak * efficiency * factor) + curve.launch_s
+
+    forward = seconds(flop, curve.forward_efficiency_frac, None, None)
+    backward = curve.launch_s + seconds(
+        BACKWARD_ATTENTION_FLOP * flop, curve.backward_efficiency_frac, curve.backward_seq_half, curve.backward_tile_half
+    )
     return Price(forward, backward, np.zeros_like(forward), 1.0, 3.0)
 
 

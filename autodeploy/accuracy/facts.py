@@ -75,6 +75,14 @@ STACK_FACTS: dict[str, SourceFacts] = {
         says="Megatron fork: fp16, dropout 0.1, unfused scores with fused softmax, no recompute.",
         stack={"overlap_param_gather": False, "fused_cross_entropy": False},
     ),
+    "nemo": SourceFacts(
+        says="NVIDIA's NeMo performance recipes, as dgxc: TP communication overlap with user buffers unless a row says not.",
+        stack={"overlap_tp": True},
+    ),
+    "nemo_launcher": SourceFacts(
+        says="The same recipes in early 2024: TP overlap; attention on Hopper still ran FlashAttention-2 kernels.",
+        stack={"overlap_tp": True, "attention_kernel": "flash2"},
+    ),
     "llm_foundry": SourceFacts(
         says="PyTorch FSDP, early 2023-24 software: gathers and reductions run under computing (FSDP prefetch); "
         "low-precision layer norm is one kernel; the output head of MPT trains with torch's cross-entropy.",
