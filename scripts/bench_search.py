@@ -4,7 +4,8 @@
     .venv/bin/python scripts/bench_search.py [--strategies 1000000] [--model ...] [--hardware ...] [--devices ...]
 
 Every strategy is priced in full: time, and memory of every pipeline rank. The space of the case is walked again and again
-until the number asked for is reached. Exit code 1 where a figure misses its target.
+until the number asked for is reached. Rates are per second of processor time, so that a busy machine does not lower them; the
+commands are timed by the clock. Exit code 1 where a figure misses its target.
 """
 
 from __future__ import annotations
@@ -76,32 +77,38 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
         backend=hardware.backend,
     )  # fmt: skip
     done, shortlist, pricing_s = 0, None, 0.0
-    began = time.perf_counter()
+    began, wall_began = time.process_time(), time.perf_counter()
     while done < options.strategies:
         before = done
         for batch in chunks(standard_space, request, SpaceCounts()):
             batch = batch.take(slice(0, options.strategies - done))
-            started = time.perf_counter()
+            started = time.process_time()
             candidates = price(request, batch, evaluate)
-            pricing_s += time.perf_counter() - started
-            part = shorten(candidates, 64)
+            pricing_s += time.process_time() - started
+            part = shorten(candidates, 64, hardware.usable_bytes)
             shortlist = part if shortlist is None else shortlist.merge(part, 64)
             done += len(batch)
             if done >= options.strategies:
                 break
         if done == before:
             sys.exit("the space of this case is empty")
-    total_s = time.perf_counter() - began
+    total_s, wall_s = time.process_time() - began, time.perf_counter() - wall_began
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 2**30
     return [
         (
-            f"priced alone ({done:,} strategies, {pricing_s:.1f} s)",
+            f"priced alone ({done:,} strategies, {pricing_s:.1f} s of one core)",
             done / pricing_s,
             "strategies/s",
             ">=",
             TARGET_PER_S,
         ),
-        (f"enumerated, priced and ranked ({total_s:.1f} s)", done / total_s, "strategies/s", ">=", TARGET_PER_S),
+        (
+            f"enumerated, priced and ranked ({total_s:.1f} s of one core, {wall_s:.1f} s by the clock)",
+            done / total_s,
+            "strategies/s",
+            ">=",
+            TARGET_PER_S,
+        ),
         ("peak memory", peak_gib, "GiB", "<=", TARGET_GIB),
     ]
 
