@@ -13,7 +13,7 @@ import numpy as np
 from autodeploy.strategy.rule import Case
 from autodeploy.strategy.rules_world import node_cards
 from cost_models.inputs import ModelSpec, Workload
-from cost_models.strategies import DISPATCHER_CODE, F64, I64, SCHEDULE_CODE, Bool, StrategyBatch
+from cost_models.strategies import DISPATCHER_CODE, F64, I64, Bool, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,12 @@ def _ep_nodes(case: Case) -> I64:
     return np.maximum(-(-case.batch.etp * case.batch.ep // node_cards(case.hardware)), 1)
 
 
-def _hierarchical(case: Case) -> Bool:
-    codes = [DISPATCHER_CODE[name] for name in ("hierarchical-allgather", "hierarchical-dedup")]
-    return np.isin(case.batch.dispatcher, codes)
-
-
 def _allgather_sends_more(case: Case) -> Bool:
     nodes = _ep_nodes(case)
     top_k = max((k.feed_forward.top_k for k in case.model.kinds if k.feed_forward), default=0)
-    more = nodes - 1 >= top_k * (1 - 1 / nodes)
-    return (case.batch.dispatcher == DISPATCHER_CODE["hierarchical-allgather"]) & (nodes > 1) & more
+    more = nodes - 1 >= top_k * (1 - 1 / nodes) * case.workload.expert_imbalance  # flat: the hottest rank decides
+    serial = ~case.batch.ep_overlap & (case.batch.zero_stage < 3)  # else other traffic may hide under the longer way
+    return (case.batch.dispatcher == DISPATCHER_CODE["hierarchical-allgather"]) & (nodes > 1) & more & serial
 
 
 DOMINATED: tuple[Dominated, ...] = (
@@ -50,8 +46,8 @@ DOMINATED: tuple[Dominated, ...] = (
     ),
     Dominated(
         name="dispatch-in-node",
-        text="inside one node a hierarchical all-to-all moves the same bytes in one step more",
-        holds=lambda c: _hierarchical(c) & (_ep_nodes(c) == 1),
+        text="inside one node hierarchical-allgather is the flat all-to-all (the de-duplicating one still saves copies)",
+        holds=lambda c: (c.batch.dispatcher == DISPATCHER_CODE["hierarchical-allgather"]) & (_ep_nodes(c) == 1),
     ),
     Dominated(
         name="hierarchical-sends-more",
@@ -108,12 +104,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         text="an all-reduce moves what a reduce-scatter and an all-gather move; every rank keeps and updates it all",
         where=_lower_zero,
         step=lambda b, c: replace(b, zero_stage=np.zeros(len(b), dtype=np.int64)),
-    ),
-    Deviation(
-        name="gpipe",
-        text="GPipe has the bubble of 1F1B and keeps every micro-batch",
-        where=lambda c: c.schedule_is("1f1b") & ("gpipe" in c.backend.schedules),
-        step=lambda b, c: replace(b, schedule=np.full(len(b), SCHEDULE_CODE["gpipe"])),
     ),
 )
 

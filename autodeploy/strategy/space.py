@@ -285,5 +285,5 @@ def _deviations(request: _Request, batch: StrategyBatch) -> Iterator[StrategyBat
 
 def _asked_for(axes: Axes, name: str) -> bool:
     """A user who names values of the axis gets these, and nothing besides."""
-    given = {"zero-0": axes.zero, "gpipe": axes.schedule}
+    given = {"zero-0": axes.zero}
     return given[name] is not None

@@ -111,7 +111,7 @@ def test_an_audit_prices_exactly_what_pruning_left_out(
     some = keys(walked(plain))
     audited = space_of(model, devices, backend, batch=48, hardware=hardware, audit=True)
     everything = keys(walked(audited))
-    assert some < everything
+    assert some <= everything
     floor = plain.counts.pruned["weights-exceed-card"]
     assert len(everything) - len(some) >= sum(plain.counts.pruned.values()) - floor
 
