@@ -14,6 +14,7 @@ CORE = RECOMPUTE_BIT["core_attn"] | FULL
 NORM = RECOMPUTE_BIT["layernorm"] | FULL
 MLA_UP = RECOMPUTE_BIT["mla_up_proj"] | FULL
 BF16 = 2.0  # bytes
+UNPAD_FRAC = 0.6  # gathers and scatters by index against plain copies, as PERMUTE_FRAC of the expert layers
 LINEAR_CHUNK = 64  # tokens per chunk of chunked linear attention (flash-linear-attention and Mamba-2 default 64..256)
 
 
@@ -65,7 +66,7 @@ def _softmax_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core)
     )
     if a.output_gate:
         ops.add(Saved(name="output_gate", size_bytes=2 * BF16 * tokens * gate_cols, modules=FULL))
-    _tensor_parallel_half(ops, core, tokens * h * BF16, tokens * h * BF16)
+    _tensor_parallel_half(ops, core, tokens * h * BF16, tokens * h * BF16, workload)
     return ops
 
 
@@ -104,7 +105,7 @@ def _mla_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core) -> 
         Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL),
     )
     gathered = np.where(core.sequence_parallel, tokens * compressed * BF16, 0.0)
-    _tensor_parallel_half(ops, core, gathered, tokens * h * BF16)
+    _tensor_parallel_half(ops, core, gathered, tokens * h * BF16, workload)
     return ops
 
 
@@ -131,7 +132,7 @@ def _linear_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core) 
                     backward_kernels=10, modules=FULL),
         Saved(name="mixer", size_bytes=BF16 * tokens * (2 * (inner + keys) + 2 * inner + gates), modules=FULL),
     )  # fmt: skip
-    _tensor_parallel_half(ops, core, tokens * h * BF16, tokens * h * BF16)
+    _tensor_parallel_half(ops, core, tokens * h * BF16, tokens * h * BF16, workload)
     return ops
 
 
@@ -167,9 +168,18 @@ def _core_attention(ops: LayerOps, a: Attention, w: Workload, core: Core, qk_dim
             Saved(name="log_sum_exp", size_bytes=4 * core.tokens * heads, modules=CORE),
         )  # fmt: skip
     kv_bytes = BF16 * core.tokens * kv_heads_on_card(a, core.tp) * (qk_dim + v_dim)
+    if w.stack.unpad_attention and w.stack.attention_kernel.startswith("flash"):
+        _unpad(ops, core.tokens * heads * (qk_dim + v_dim) + kv_bytes / BF16)
     if (core.cp > 1).any():
         ops.add(Collective(name="context_ring", op="all_gather", group="cp", family="cp_comm", modules=CORE,
                            forward_bytes=kv_bytes * core.cp, backward_bytes=2 * kv_bytes * core.cp))  # fmt: skip
+
+
+def _unpad(ops: LayerOps, elements: F64) -> None:
+    """torch.gather by an expanded 8-byte index before the kernel, zeros and index_put after it; backward the mirror image,
+    where a gather's gradient is zeros and a scatter-add."""
+    ops.add(MemoryBound(name="unpad", forward_bytes=8.0 * elements, backward_bytes=12.0 * elements, forward_kernels=8,
+                        backward_kernels=8, modules=FULL, efficiency_frac=UNPAD_FRAC))  # fmt: skip
 
 
 def _unfused_core(ops: LayerOps, w: Workload, core: Core, heads: F64, qk_dim: int, v_dim: int) -> None:
@@ -198,7 +208,9 @@ def _unfused_core(ops: LayerOps, w: Workload, core: Core, heads: F64, qk_dim: in
     )  # fmt: skip
 
 
-def _tensor_parallel_half(ops: LayerOps, core: Core, gathered_bytes: F64, reduced_bytes: F64) -> None:
+def _tensor_parallel_half(
+    ops: LayerOps, core: Core, gathered_bytes: F64, reduced_bytes: F64, workload: Workload
+) -> None:
     """TP communication of one half of a block.
 
     Sequence parallel: all-gather in, reduce-scatter out; backward the mirror image, plus a second gather of the input for
@@ -209,14 +221,15 @@ def _tensor_parallel_half(ops: LayerOps, core: Core, gathered_bytes: F64, reduce
     wide = core.tp > 1
     gathered = np.where(sp & wide, gathered_bytes, 0.0)
     scattered = np.where(sp & wide, reduced_bytes, 0.0)
+    wire = 0.5 if workload.stack.fp8_tp_gather else 1.0  # what gathers carry; reductions stay in 16 bit
     reduced = np.where(~sp & wide, reduced_bytes, 0.0)
     ops.add(
-        Collective(name="tp_gather", op="all_gather", group="tp", forward_bytes=gathered, backward_bytes=gathered,
-                   backward_op="reduce_scatter", backward_overlap="wgrad", modules=FULL),
+        Collective(name="tp_gather", op="all_gather", group="tp", forward_bytes=wire * gathered,
+                   backward_bytes=gathered, backward_op="reduce_scatter", backward_overlap="wgrad", modules=FULL),
         Collective(name="tp_regather", op="all_gather", group="tp", forward_bytes=np.zeros_like(gathered),
-                   backward_bytes=gathered, backward_overlap="dgrad"),
-        Collective(name="tp_scatter", op="reduce_scatter", group="tp", forward_bytes=scattered, backward_bytes=scattered,
-                   backward_op="all_gather", modules=FULL),
+                   backward_bytes=wire * gathered, backward_overlap="dgrad"),
+        Collective(name="tp_scatter", op="reduce_scatter", group="tp", forward_bytes=scattered,
+                   backward_bytes=wire * scattered, backward_op="all_gather", modules=FULL),
         Collective(name="tp_reduce", op="all_reduce", group="tp", forward_bytes=reduced, backward_bytes=reduced,
                    backward_overlap="wgrad", modules=FULL),
     )  # fmt: skip

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.communication import RingTerms, ring_s, ring_terms
+from cost_models.fully_sharded import shards_each_use
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import F64, StrategyBatch
 
 BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
+UNFUSED_ADAM_BYTES = 96.0  # per parameter
 
 
 @dataclass(slots=True)
@@ -32,7 +34,7 @@ def step_end(
     """``dense``/``expert`` parameters per card [N, P]; rank_*_s the computing of one micro-batch through all its chunks."""
     stack = workload.stack
     reduce_s, gather_s = _reduce_and_gather(dense, expert, batch, hardware, workload)
-    sharded = (batch.zero_stage >= 3)[:, None]
+    sharded = shards_each_use(batch, workload)[:, None]  # priced with the stages
     reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
     room_back, room_forward = rank_backward_s * (1.0 - 1.0 / buckets), rank_forward_s * (1.0 - 1.0 / buckets)
@@ -79,13 +81,18 @@ def optimizer_s(
     dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload
 ) -> F64:
     """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
-    zeroed whole. Memory-bound; an offloaded share travels over the host link instead."""
+    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound; an offloaded share travels over the host
+    link instead. Unfused in torch, Adam is a chain of passes over fp32 tensors: decay 8 B, first moment 12, second 24, root
+    and bias corrections 24, update 16, norm and clipping 12."""
     shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)[:, None]
     expert_shards = np.where(batch.zero_stage >= 1, batch.expert_dp, 1).astype(float)[:, None]
     local = dense / shards + expert / expert_shards
     touched = 2 * workload.optimizer_bytes + 2 * workload.grad_bytes + workload.weight_bytes
+    if not workload.stack.fused_optimizer:
+        touched = max(touched, UNFUSED_ADAM_BYTES)
     bandwidth = hardware.device.hbm_bandwidth_bytes_per_s * hardware.overheads.optimizer_bandwidth_frac
-    zeroing = (dense + expert) * workload.grad_bytes / bandwidth
+    buffers = np.where(shards_each_use(batch, workload)[:, None], local, dense + expert)
+    zeroing = buffers * workload.grad_bytes / bandwidth
     offload = batch.offload_frac[:, None]
     host = offload * local * (workload.grad_bytes + workload.weight_bytes) / hardware.overheads.host_link_bytes_per_s
     return (1.0 - offload) * local * touched / bandwidth + zeroing + host

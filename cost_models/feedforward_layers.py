@@ -40,7 +40,7 @@ def feed_forward_ops(ffn: FeedForward, model: ModelSpec, workload: Workload, cor
     else:
         _dense_ops(ops, float(ffn.width), ffn.gated, model, workload, core, MLP, "mlp")
         size = core.tokens * model.hidden * BF16
-        tensor_parallel_half(ops, core, size, size)
+        tensor_parallel_half(ops, core, size, size, workload)
     return ops
 
 
@@ -96,7 +96,7 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     if ffn.shared_width:
         _dense_ops(ops, float(ffn.shared_width), ffn.gated, model, workload, core, MOE, "shared_experts")
         size = core.tokens * h * BF16
-        tensor_parallel_half(ops, core, size, size)
+        tensor_parallel_half(ops, core, size, size, workload)
 
 
 def _router(ops: LayerOps, tokens: F64, h: float, e: float, k: float) -> None:

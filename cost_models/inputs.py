@@ -313,6 +313,13 @@ class SoftwareStack:
     forced_balance: bool = False  # routing forced to be balanced, or padded to capacity 1
     moe_capacity_factor: float = 0.0  # 0: dropless
     fsdp: bool = False
+    # False: DeepSpeed's ZeRO-3 of 2021, which fetches one parameter at a time. Its collectives run as a single ring with one
+    # NIC per node, the recomputed forward fetches again, reductions are not overlapped. Inferred from the six ZeRO-3 runs of
+    # Narayanan et al. 2021: 1.4 TB per card and step at 174B take 66.7 s (21 GB/s), 4.2 TB at 530B 182 s (23 GB/s).
+    coalesced_gathers: bool = True
+    fused_optimizer: bool = True  # False: Adam as a chain of torch operations, one pass over memory each
+    fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
+    unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
     head_sharded_over_tp: bool = True  # logits divided by TP
 
 
@@ -350,6 +357,7 @@ class Workload:
     weight_bytes: float = 2.0
     grad_bytes: float = 4.0  # accumulation buffer
     grad_reduce_bytes: float = 4.0  # on the wire
+    gather_bytes: float = 0.0  # of a sharded weight on the wire (FSDP's float8 all-gather: 1); 0: as weight_bytes
     optimizer_bytes: float = 12.0  # fp32 master + two moments
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     attention_mask: str = "causal"  # causal | full

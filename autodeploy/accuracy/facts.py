@@ -18,6 +18,7 @@ class SourceFacts:
     says: str
     stack: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
+    torchao_float8: bool = False  # fp8 by torchao: all recipes but rowwise gather weights (FSDP) and activations (TP) in fp8
     front_heavy_split: bool = False  # layers that do not divide over the stages go to the first ones
 
 
@@ -33,9 +34,11 @@ _MEGATRON_DEEPSPEED = {
 STACK_FACTS: dict[str, SourceFacts] = {
     "narayanan21": SourceFacts(
         says="Megatron-LM 2021: fp16, no sequence parallel, no flash attention, full recompute, no distributed "
-        "optimizer, scatter/gather P2P. P2P overlap and fused weight-gradient accumulation came later (2022).",
+        "optimizer, scatter/gather P2P. P2P overlap and fused weight-gradient accumulation came later (2022). Its ZeRO-3 runs "
+        "are DeepSpeed's of 2021.",
         stack={
             **_NO_OVERLAP,
+            "coalesced_gathers": False,
             "wgrad_accumulation_fused": False,
             "fused_cross_entropy": False,
             "scatter_gather_p2p": True,
@@ -85,8 +88,11 @@ STACK_FACTS: dict[str, SourceFacts] = {
     ),
     "llm_foundry": SourceFacts(
         says="PyTorch FSDP, early 2023-24 software: gathers and reductions run under computing (FSDP prefetch); "
-        "low-precision layer norm is one kernel; the output head of MPT trains with torch's cross-entropy.",
+        "low-precision layer norm is one kernel; the output head of MPT trains with torch's cross-entropy. From its code: "
+        "DecoupledAdamW in plain torch; flash attention (not Triton) unpads and pads with flash-attn's bert_padding.",
         stack={
+            "fused_optimizer": False,
+            "unpad_attention": True,
             "overlap_grad_reduce": True,
             "overlap_param_gather": True,
             "wgrad_accumulation_fused": False,
@@ -94,8 +100,11 @@ STACK_FACTS: dict[str, SourceFacts] = {
         },
     ),
     "torchtitan": SourceFacts(
-        says="FSDP2, TP, PP, CP in plain torch; torch.compile as in `extra` (what it fuses, eager does not); SDPA.",
+        says="FSDP2, TP, PP, CP in plain torch; torch.compile as in `extra` (what it fuses, eager does not); SDPA. DTensor's "
+        "collectives wait where they are issued (no asynchronous backward); AdamW foreach, the default of its configuration.",
         stack={
+            "async_tp_backward": False,
+            "fused_optimizer": False,
             "attention_kernel": "flash2",
             "fused_norm": False,
             "fused_rope": False,
@@ -105,6 +114,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
             "overlap_grad_reduce": True,
             "overlap_param_gather": True,
         },
+        torchao_float8=True,
         front_heavy_split=True,
     ),
     "automodel": SourceFacts(

@@ -58,6 +58,7 @@ def software_stack(run: Run, hardware: HardwareProfile) -> SoftwareStack:
     fields.update(facts_of(run.group).stack)
     fields.update(_columns(run))
     fields.update(_fusions(run))
+    fields["fp8_tp_gather"] = _gathers_float8(run)
     return SoftwareStack(**fields)
 
 
@@ -119,6 +120,11 @@ def _fusions(run: Run) -> dict[str, bool]:
     return found
 
 
+def _gathers_float8(run: Run) -> bool:
+    precision, recipe = _precision(run)
+    return facts_of(run.group).torchao_float8 and precision == "fp8" and recipe != "rowwise"
+
+
 def workload(run: Run, hardware: HardwareProfile, stack: SoftwareStack, seq_length: int, global_batch: int) -> Workload:
     """The numbers a step computes and stores in, and the load of its experts."""
     precision, recipe = _precision(run)
@@ -130,6 +136,7 @@ def workload(run: Run, hardware: HardwareProfile, stack: SoftwareStack, seq_leng
         precision=precision,
         fp8_recipe=recipe,
         weight_bytes=_weight_bytes(run, precision),
+        gather_bytes=1.0 if _gathers_float8(run) else 0.0,
         optimizer_bytes=_optimizer_bytes(run),
         expert_imbalance=_imbalance(run, hardware, stack),
         stack=stack,
