@@ -137,7 +137,7 @@ def _zero_bubble(depth: int, held_back: int) -> Callable[[PipelineCosts], F64]:
         for q in range(p):
             after = after - both[q] - 2 * hop
             forward, backward, weight = c.forward_s[q], c.input_s[q], c.weight_s[q]
-            w, late = np.minimum(m - 1, depth * (p - 1 - q)), np.minimum(m, held_back * q)
+            w, late = np.minimum(m - 1, depth * (p - 1 - q)), np.minimum(m, held_back * q + 1)
             start = fill + np.maximum(0.0, after - w * forward)
             whole = start + m * (both[q] + weight)
             last_input = start + m * both[q] + (m - late) * weight + drain + c.weight_s[0]
@@ -223,18 +223,55 @@ def _dualpipev(c: PipelineCosts) -> F64:
     return dualpipev_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
 
 
-def _v_shaped(c: PipelineCosts) -> F64:
-    """ZB-V and its kin: the rank with most work, and the way down and up the V before it; see the table of errors."""
-    p, m, hop = c.pp, c.micro_batches, c.p2p_s
-    rank_s = (c.forward_s + c.input_s + c.weight_s).reshape(2, p, -1)
-    rank_s = rank_s[0] + rank_s[1][::-1]
-    fill = np.zeros_like(hop)
-    best = np.zeros_like(hop)
-    for q in range(p):
-        best = np.maximum(best, fill + m * rank_s[q])
-        fill = fill + c.forward_s[q] + hop
-    return best
+def _v_shaped(limit: Callable[[int], int], ends: float, latency: float) -> Callable[[PipelineCosts], F64]:
+    """ZB-V and its kin, stages r and 2p-1-r on rank r, at most `limit(p)` chunks held.
 
+    Rank q starts after the way down to it; it waits if its first backward comes back later than the forwards it may hold
+    take, and mirrored at the end (`ends`: the share of these waits that weight parts do not fill). A micro-batch costs
+    at least the work of the rank, and `latency` x the time its chunks are held / limit (memory binds V-Min). `ends`
+    and `latency` are fitted to the simulator: 150 random shapes each, see `scripts/closed_form_vs_simulator.py`.
+    """
+
+    def seconds(c: PipelineCosts) -> F64:
+        p, m, hop = c.pp, c.micro_batches, c.p2p_s
+        forward, backward = _suffix_sums(c.forward_s), _suffix_sums(c.input_s)
+        work = c.forward_s + c.input_s + c.weight_s
+        held = np.minimum(limit(p), 2 * m) - 1
+        fill, best = np.zeros_like(hop), np.zeros_like(hop)
+        for q in range(p):
+            second = 2 * p - 1 - q
+            hops = 2 * (p - 1) * hop  # from q to the last stage, and from there to `second`
+            out = forward[q + 1] + backward[second + 1] + hops
+            back = backward[q + 1] + forward[second + 1] + hops
+            waits = np.maximum(0.0, out - held * (c.forward_s[q] + c.forward_s[second]) / 2)
+            waits = waits + np.maximum(0.0, back - held * (c.input_s[q] + c.input_s[second]) / 2)
+            lives = forward[q] + backward[q] + forward[second] + backward[second] + 2 * hops
+            pace = np.maximum(work[q] + work[second], latency * lives / limit(p))
+            best = np.maximum(best, fill + ends * waits + m * pace)
+            fill = fill + c.forward_s[q] + hop
+        return best
+
+    return seconds
+
+
+def _suffix_sums(costs: F64) -> F64:
+    """[S + 1, N]: row s sums the costs from stage s on."""
+    sums = np.zeros((len(costs) + 1, costs.shape[1]))
+    for stage in range(len(costs) - 1, -1, -1):
+        np.add(sums[stage + 1], costs[stage], out=sums[stage])
+    return sums
+
+
+CHUNK_LIMITS: dict[str, Callable[[int], int]] = {
+    "zb-h1": lambda p: p,
+    "zb-1p": lambda p: p,
+    "zb-2p": lambda p: 2 * p,
+    "zb-v": lambda p: 2 * p,
+    "zb-v-half": lambda p: p + 2,
+    "zb-v-min": lambda p: 2 * -(-(p + 4) // 3),
+    "dualpipe": lambda p: p + 1,
+    "dualpipev": lambda p: 2 * p + 1,
+}
 
 CLOSED_FORMS: dict[str, Callable[[PipelineCosts], F64]] = {
     "gpipe": _gpipe,
@@ -243,9 +280,9 @@ CLOSED_FORMS: dict[str, Callable[[PipelineCosts], F64]] = {
     "zb-h1": _zero_bubble(1, 1),
     "zb-1p": _zero_bubble(1, 2),
     "zb-2p": _zero_bubble(2, 4),
-    "zb-v": _v_shaped,
-    "zb-v-half": _v_shaped,
-    "zb-v-min": _v_shaped,
+    "zb-v": _v_shaped(CHUNK_LIMITS["zb-v"], ends=0.5, latency=0.0),
+    "zb-v-half": _v_shaped(CHUNK_LIMITS["zb-v-half"], ends=1.0, latency=0.0),
+    "zb-v-min": _v_shaped(CHUNK_LIMITS["zb-v-min"], ends=1.0, latency=1.4),
     "dualpipe": _dualpipe,
     "dualpipev": _dualpipev,
     "adaptive-pipe": _adaptive_pipe,
@@ -278,15 +315,3 @@ def in_flight_chunks(
     else:
         raise ConfigError("schedule", schedule, f"one of {', '.join(CLOSED_FORMS)}")
     return np.minimum(m * vpp, limit).astype(np.float64)
-
-
-CHUNK_LIMITS: dict[str, Callable[[int], int]] = {
-    "zb-h1": lambda p: p,
-    "zb-1p": lambda p: p,
-    "zb-2p": lambda p: 2 * p,
-    "zb-v": lambda p: 2 * p,
-    "zb-v-half": lambda p: p + 2,
-    "zb-v-min": lambda p: 2 * -(-(p + 4) // 3),
-    "dualpipe": lambda p: p + 1,
-    "dualpipev": lambda p: 2 * p + 1,
-}

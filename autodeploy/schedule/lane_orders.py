@@ -88,23 +88,28 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
     tails = _tails(nodes, length)
     ends = [-1.0] * len(nodes)
     lane_free = [0.0, 0.0, 0.0]
-    waiting = set(range(len(nodes)))
+    missing = [len(node.after) for node in nodes]
+    followers: list[list[int]] = [[] for _ in nodes]
+    for at, node in enumerate(nodes):
+        for before in node.after:
+            followers[before].append(at)
+    ready_s = {at: 0.0 for at in range(len(nodes)) if not missing[at]}
+    lead = [0 if entry.lead is None else int(node.stream != entry.lead) for node in nodes]
     sequence: list[int] = []
-
-    def rank_of(node: int) -> tuple[float, ...]:
-        start = max([lane_free[nodes[node].lane]] + [ends[n] for n in nodes[node].after])
-        is_weight = nodes[node].segment in WEIGHTS
-        lead = 0 if entry.lead is None else int(nodes[node].stream != entry.lead)
-        return (round(start, 9), is_weight, lead, -tails[node], node)
-
-    while waiting:
-        ready = [n for n in waiting if all(ends[a] >= 0 for a in nodes[n].after)]
-        best = min(ready, key=rank_of)
-        start = rank_of(best)[0]
-        ends[best] = start + length[best]
-        lane_free[nodes[best].lane] = ends[best]
-        waiting.remove(best)
+    while ready_s:
+        start, _, _, _, best = min(
+            (round(max(lane_free[nodes[n].lane], at), 9), nodes[n].segment in WEIGHTS, lead[n], -tails[n], n)
+            for n, at in ready_s.items()
+        )
+        end = start + length[best]
+        lane_free[nodes[best].lane] = end
+        earliest = ready_s.pop(best)
         sequence.append(best)
+        for after in followers[best]:
+            missing[after] -= 1
+            ends[after] = max(ends[after], end)
+            if not missing[after]:
+                ready_s[after] = max(ends[after], earliest)
     return tuple(sequence)
 
 

@@ -96,7 +96,7 @@ def build_streams(
     nodes: list[Node] = []
     exits = []
     for stream, (kind, structure) in enumerate(zip(kinds, structures, strict=True)):
-        chain = _Chain(nodes, stream, structure, pieces)
+        chain = _Chain(nodes, stream, structure, pieces, early_gradient)
         if kind == F:
             chain.forward()
         elif kind in (B, I):
@@ -110,8 +110,9 @@ def build_streams(
 class _Chain:
     """Appends the nodes of one stream; `tail` is what the next node of the chain waits for."""
 
-    def __init__(self, nodes: list[Node], stream: int, structure: Structure, pieces: int) -> None:
+    def __init__(self, nodes: list[Node], stream: int, structure: Structure, pieces: int, eager: bool) -> None:
         self.nodes, self.stream, self.structure, self.pieces = nodes, stream, structure, pieces
+        self.eager = eager  # recompute need not wait for the gradient
         self.tail: tuple[int, ...] = ()
 
     def everything(self) -> tuple[int, ...]:
@@ -151,7 +152,7 @@ class _Chain:
 
     def backward(self, with_weights: bool) -> None:
         for layer in range(len(self.structure) - 1, -1, -1):
-            recomputed = self._run(layer, RECOMPUTE_CHAIN, (), entry=False)
+            recomputed = self._run(layer, RECOMPUTE_CHAIN, (), entry=not self.eager)
             made_from = len(self.nodes)
             self.tail = self._run(layer, BACKWARD_CHAIN, self.tail, entry=True)
             if recomputed:

@@ -2,7 +2,7 @@
 
 Each round places one input backward and then one forward on every rank: of the second chunk where its input is there,
 else of the first. Two yes/no choices (a weight part that overruns a wait, before F and before I) give four passes, each
-repeated while knowing the waits of the pass before shortens it.
+repeated while knowing the waits of the pass before shortens it; the pattern of V-Half stands in where it is shorter.
 """
 
 from __future__ import annotations
@@ -15,27 +15,26 @@ from autodeploy.schedule.operations import (
     OrderCosts,
     PipelineShape,
     Schedule,
-    Slot,
     W,
     one_direction,
     require_two_chunks,
     v_placement,
 )
 from autodeploy.schedule.placing import Placer
+from autodeploy.schedule.zb_v_memory import best_pattern, half_pattern
 
 
 def zero_bubble_v(shape: PipelineShape) -> Schedule:
     """At most 2p half-stage chunks held on a rank; hardly any bubble when F = I = W."""
     require_two_chunks("zb-v", shape)
     costs = shape.costs or OrderCosts.equal(2 * shape.pp)
-    best: list[list[Slot]] = []
-    best_s = float("inf")
+    player = best_pattern(shape, costs, half_pattern(shape.pp), 2 * shape.pp)
+    best, best_s = player.orders, player.score_s()
     for fill_f, fill_i in product((True, False), repeat=2):
         slack = [0.0] * shape.pp
         for _ in range(4):
             planner = VPlanner(shape, costs, slack)
-            planner.plan(fill_f, fill_i)
-            if planner.score_s() >= best_s - 1e-12:
+            if not planner.plan(fill_f, fill_i) or planner.score_s() >= best_s - 1e-12:
                 break
             best, best_s = planner.orders, planner.score_s()
             slack = [max(planner.idle) - idle for idle in planner.idle]
@@ -49,18 +48,24 @@ class VPlanner(Placer):
         super().__init__(v_placement(shape.pp), shape.micro_batches, costs, 2.0 * shape.pp)
         self.slack = slack
 
-    def plan(self, fill_f: bool, fill_i: bool) -> None:
-        self._warm_up()
-        for _ in range(2 * self.m):
-            self._backwards(fill_i)
-            self._forwards(fill_f)
+    def plan(self, fill_f: bool, fill_i: bool) -> bool:
+        """False when the pass gets stuck, as it can on very uneven stages."""
+        if not self._warm_up():
+            return False
+        left = 4 * self.pp * self.m - sum(len(ends) for kind in (F, I) for ends in self.end_s[kind])
+        while left:
+            moved = self._backwards(fill_i) + self._forwards(fill_f)
+            if not moved:
+                return False
+            left -= moved
         self.finish()
+        return True
 
     def second(self, rank: int) -> int:
         """The stage of the second chunk of `rank`."""
         return 2 * self.pp - 1 - rank
 
-    def _warm_up(self) -> None:
+    def _warm_up(self) -> bool:
         """Down and up the V once, first chunks in the waits; then alternate chunks until each rank has its share."""
         for rank in range(self.pp):
             self.put(F, rank)
@@ -75,30 +80,38 @@ class VPlanner(Placer):
                 for above in range(rank + 1):
                     self.put(F, above)
             self.put(F, self.second(rank))
-        chunk = 0
+        chunk, idle_turns = 0, 0
         for rank in range(1, self.pp):
             while self._forwards_done(rank) < self._forwards_done(rank - 1) or (
                 self.done(F, self.second(rank)) <= self.done(F, self.second(rank - 1)) < self.m
             ):
+                moved = False
                 for below in range(self.pp - 1, rank - 1, -1):
                     stage = self.second(below) if chunk else below
-                    if self.done(F, stage) < self.m and self.ready_s(F, stage) is not None:
+                    if self.ready_s(F, stage) is not None and self.held[below] + 1 <= self.limit:
                         self.put(F, stage)
-                chunk = 1 - chunk
+                        moved = True
+                chunk, idle_turns = 1 - chunk, 0 if moved else idle_turns + 1
+                if idle_turns > 1:
+                    break
+        return all(held <= self.limit for held in self.held)
 
     def _forwards_done(self, rank: int) -> int:
         return self.done(F, rank) + self.done(F, self.second(rank))
 
-    def _backwards(self, fill: bool) -> None:
+    def _backwards(self, fill: bool) -> int:
         """One input backward a rank: of its first stage (the later one) where possible, else of its second."""
         later = [rank for rank in range(self.pp) if self._later_is_next(rank)]
         earlier = [self.second(rank) for rank in range(self.pp) if rank not in later]
+        moved = 0
         for stage in later[::-1] + earlier:
             ready = self.ready_s(I, stage)
             if ready is None:
                 continue
             self._fill(self.rank_of[stage], ready, fill or stage < self.pp)
             self.put(I, stage)
+            moved += 1
+        return moved
 
     def _later_is_next(self, rank: int) -> bool:
         done = self.done(I, self.second(rank))
@@ -106,13 +119,16 @@ class VPlanner(Placer):
             return False
         return done >= self.m or self.ready_s(I, rank) is not None
 
-    def _forwards(self, fill: bool) -> None:
+    def _forwards(self, fill: bool) -> int:
+        moved = 0
         for rank in range(self.pp):
             stage = self._next_forward(rank)
             if stage is None or not self.make_room(rank):
                 continue
             self._fill(rank, self.ready_s(F, stage) or 0.0, fill)
             self.put(F, stage)
+            moved += 1
+        return moved
 
     def _next_forward(self, rank: int) -> int | None:
         second = self.second(rank)

@@ -15,7 +15,6 @@ from autodeploy.schedule.operations import (
     OrderCosts,
     PipelineShape,
     Schedule,
-    Slot,
     one_direction,
     require_two_chunks,
     v_placement,
@@ -49,15 +48,16 @@ def min_pattern(pp: int) -> list[list[int]]:
 
 def _from_pattern(name: str, shape: PipelineShape, pattern: list[list[int]], limit: int) -> Schedule:
     require_two_chunks(name, shape)
-    costs = shape.costs or OrderCosts.equal(2 * shape.pp)
-    best: list[list[Slot]] = []
-    best_s = float("inf")
-    for greedily, early in product((True, False), repeat=2):
-        player = PatternPlayer(shape, costs, pattern, limit)
+    player = best_pattern(shape, shape.costs or OrderCosts.equal(2 * shape.pp), pattern, limit)
+    return one_direction(name, shape, v_placement(shape.pp), player.orders)
+
+
+def best_pattern(shape: PipelineShape, costs: OrderCosts, pattern: list[list[int]], limit: int) -> PatternPlayer:
+    """The shortest of four ways to play a pattern: fill waits greedily or not, run operations early or not."""
+    players = [PatternPlayer(shape, costs, pattern, limit) for _ in range(4)]
+    for player, (greedily, early) in zip(players, product((True, False), repeat=2), strict=True):
         player.run(greedily, early)
-        if player.score_s() < best_s:
-            best, best_s = player.orders, player.score_s()
-    return one_direction(name, shape, v_placement(shape.pp), best)
+    return min(players, key=lambda player: player.score_s())
 
 
 class PatternPlayer(Placer):
