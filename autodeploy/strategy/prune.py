@@ -40,11 +40,6 @@ def _allgather_sends_more(case: Case) -> Bool:
 
 DOMINATED: tuple[Dominated, ...] = (
     Dominated(
-        name="nothing-to-dispatch",
-        text="with EP1 no token travels: every dispatcher is the flat one",
-        holds=lambda c: (c.batch.ep == 1) & (c.batch.dispatcher != DISPATCHER_CODE["alltoall"]),
-    ),
-    Dominated(
         name="dispatch-in-node",
         text="inside one node hierarchical-allgather is the flat all-to-all (the de-duplicating one still saves copies)",
         holds=lambda c: (c.batch.dispatcher == DISPATCHER_CODE["hierarchical-allgather"]) & (_ep_nodes(c) == 1),

@@ -128,6 +128,12 @@ FEATURE_RULES = (
         broken=_dispatcher,
     ),
     Rule(
+        name="dispatcher-needs-ep",
+        text="a dispatcher other than alltoall needs EP above 1: no token travels",
+        remedy="drop the dispatcher, or raise EP",
+        broken=lambda c: (c.batch.ep == 1) & ~_dispatcher_is(c, "alltoall"),
+    ),
+    Rule(
         name="dedup-hardware",
         text="the de-duplicating dispatchers (DeepEP, HybridEP) do not run on Ascend",
         remedy="use alltoall or hierarchical-allgather",

@@ -96,6 +96,7 @@ EXAMPLES: dict[str, Example] = {
     "dispatcher-backend": Example(
         model=QWEN, breaks="EP4/DP4/hierarchical-allgather", passes="EP4/DP4/hierarchical-dedup"
     ),
+    "dispatcher-needs-ep": Example(model=QWEN, breaks="DP4/hierarchical-dedup", passes="EP4/DP4/hierarchical-dedup"),
     "dedup-hardware": Example(
         model=QWEN, breaks="EP4/DP4/hierarchical-dedup", passes="EP4/DP4", hardware=specs.ASCEND
     ),
