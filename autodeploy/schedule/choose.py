@@ -80,7 +80,7 @@ def _pace_s(pair_matrices: F64, rounds: int = 3) -> F64:
 
 
 def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:
-    """Forward-backward pairs of the rank with the most time in them, at most eight kinds."""
+    """Forward-backward pairs of the rank with the most time in them, at most four kinds."""
     by_rank: dict[int, set[int]] = {}
     for kind, rank in zip(graph.kind, graph.rank, strict=True):
         if graph.kinds[kind][0] == (F, B):
@@ -89,4 +89,4 @@ def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:
         return []
     stage_s = packed_s.sum(axis=(1, 2)).mean(axis=1)
     heaviest = max(by_rank, key=lambda r: max(sum(stage_s[s] for s in graph.kinds[k][1]) for k in by_rank[r]))
-    return sorted(by_rank[heaviest])[:8]
+    return sorted(by_rank[heaviest])[:4]

@@ -45,7 +45,7 @@ def _catalogue() -> tuple[LaneOrder, ...]:
     ]
     pieces = [
         LaneOrder(name=f"pieces-{parts}-{nominal}", cut="pieces", lead=None, communication_frac=nominal, pieces=parts)
-        for parts, nominal in ((2, 1.0), (2, 1.6), (4, 1.6), (4, 2.0))
+        for parts, nominal in ((2, 1.6), (4, 1.6))
     ]
     return (whole, *fine, *pieces)
 

@@ -69,16 +69,32 @@ def _duration_s(node: Node, slot_kinds: tuple[SlotKind, ...], kinds: I64, packed
 
 
 def replay(graph: BlockGraph, matrix: F64, delay_s: F64) -> F64:
-    """State after each slot, [1 + B, D, N]: lane clocks and stream outputs. `delay_s` [1 + S, N], row 0 zero."""
+    """State after each slot, [1 + B, D, N]: lane clocks and stream outputs. `delay_s` [1 + S, N], row 0 zero.
+
+    Buffers are made once and every gather is along the first axis: the work of a level stays in cache.
+    """
     scenarios = matrix.shape[-1]
     state = np.zeros((len(graph.slots) + 1, INPUTS, scenarios))
+    outputs = state.reshape(-1, scenarios)  # one row per slot and output
+    from_input = [np.ascontiguousarray(matrix[:, :, j]) for j in range(INPUTS)]
+    widest = max(high - low for low, high in zip(graph.level_at[:-1], graph.level_at[1:], strict=True))
+    moved_buffer = np.empty((widest, INPUTS, scenarios))
+    input_buffer = np.empty((widest, INPUTS, scenarios))
+    arrival_row = graph.source * INPUTS + LANES + graph.source_stream
     for low, high in zip(graph.level_at[:-1], graph.level_at[1:], strict=True):
-        inputs = slot_inputs(graph, state, delay_s, slice(low - 1, high - 1))
-        moves = matrix[graph.kind[low - 1 : high - 1]]
-        out = state[low:high]
-        np.add(moves[:, :, 0], inputs[:, None, 0], out=out)
+        part = slice(low - 1, high - 1)
+        inputs, moved, out = input_buffer[: high - low], moved_buffer[: high - low], state[low:high]
+        np.take(state, graph.previous[part], axis=0, out=inputs, mode="clip")
+        for j in range(2):
+            inputs[:, LANES + j] = outputs[arrival_row[part, j]]
+            inputs[:, LANES + j] += delay_s[graph.hop[part, j]]
+        kinds = graph.kind[part]
+        np.take(from_input[0], kinds, axis=0, out=out, mode="clip")
+        out += inputs[:, None, 0]
         for j in range(1, INPUTS):
-            np.maximum(out, moves[:, :, j] + inputs[:, None, j], out=out)
+            np.take(from_input[j], kinds, axis=0, out=moved, mode="clip")
+            moved += inputs[:, None, j]
+            np.maximum(out, moved, out=out)
     return state
 
 

@@ -27,7 +27,8 @@ class SimulationRequest:
     `overlap`: "none" lets communication hold the compute lane; "lanes" gives each its lane; "auto" is "lanes" for
     adaptive-pipe, dualpipe and dualpipev, else "none".
     `lane_order`: a name of the catalogue; None chooses per scenario. `ends` (adaptive-pipe): where two micro-batches of
-    one direction run side by side: "none", "warm-up", "cool-down", "both"; None tries the first two and keeps the faster.
+    one direction run side by side: "none", "warm-up", "cool-down", "both"; None tries the first two and keeps the faster
+    (batches of many scenarios with groups of pp: "none", which is then the faster).
     `piece_overhead_s`: what each part costs more when all-to-alls and experts are cut in pieces.
     `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits.
     `pair_saving_frac`: F&B of a pair takes (1 - this) (F + B); with `StageCosts` only.

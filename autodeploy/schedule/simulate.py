@@ -27,10 +27,16 @@ from autodeploy.schedule.table import PLANS_WITH_COSTS, build_schedule
 from autodeploy.schedule.templates import Template
 
 F64 = NDArray[np.float64]
+BLOCK = 128  # scenarios replayed at a time: the arrays of a level stay in cache
+MANY = 32  # above this count only ends that can pay are tried
 
 
 def simulate(request: SimulationRequest) -> SimulationResult:
     """Step time, bubble, lanes, memory and masked all-to-all of each scenario of `request`."""
+    if request.scenarios > BLOCK and not request.keep_events:
+        parts = [np.arange(at, min(at + BLOCK, request.scenarios)) for at in range(0, request.scenarios, BLOCK)]
+        order_costs = _order_costs(request)
+        return join([simulate(replace(take(request, at), order_costs=order_costs)) for at in parts], parts)
     if not request.overlaps_lanes:
         return _run(request, _schedule(request, "none"), None, "none")
     entries = _chosen_orders(request)
@@ -44,7 +50,7 @@ def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult
     """Runs with each candidate for the two ends, keeps the faster per scenario."""
     if request.schedule != "adaptive-pipe":
         return _run(request, _schedule(request, "none"), entry, "none")
-    modes: tuple[str, ...] = ("none", "warm-up") if request.ends is None else (request.ends,)
+    modes = _ends_to_try(request)
     if len(modes) > 1 and request.keep_events:
         quick = _best_ends(replace(request, keep_events=False), entry)
         modes = tuple(sorted(set(quick.ends)))
@@ -57,6 +63,17 @@ def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult
         if len(at) == request.scenarios:
             return result
     return join([rows(result, at) for result, at in zip(results, kept, strict=True)], kept)
+
+
+def _ends_to_try(request: SimulationRequest) -> tuple[str, ...]:
+    """With groups of pp the warm-up waits for the first micro-batch, and pairs only make it later; longer groups keep
+    ranks busy, and pairs pay. Few scenarios try both all the same.
+    """
+    if request.ends is not None:
+        return (request.ends,)
+    if request.scenarios > MANY and request.shape().group_size == request.pp:
+        return ("none",)
+    return ("none", "warm-up")
 
 
 def _chosen_orders(request: SimulationRequest) -> NDArray[np.int64]:
@@ -73,13 +90,13 @@ def _schedule(request: SimulationRequest, ends: str) -> Schedule:
         return adaptive_pipe_with(
             request.shape(), pair_warm_up=ends in ("warm-up", "both"), pair_cool_down=ends in ("cool-down", "both")
         )
-    costs = None
-    if request.schedule in PLANS_WITH_COSTS:
-        costs = request.order_costs or _mean_costs(request)
-    return build_schedule(request.schedule, request.shape(costs))
+    return build_schedule(request.schedule, request.shape(_order_costs(request)))
 
 
-def _mean_costs(request: SimulationRequest) -> OrderCosts:
+def _order_costs(request: SimulationRequest) -> OrderCosts | None:
+    """What an automatic schedule plans with: as given, or the mean of the batch."""
+    if request.schedule not in PLANS_WITH_COSTS or request.order_costs is not None:
+        return request.order_costs
     stage = request.segments.stage_costs()
     return OrderCosts(
         forward_s=tuple(stage.forward_s.mean(axis=0).tolist()),
