@@ -18,6 +18,8 @@ from cost_models.layer_price import LayerPrices
 from cost_models.stages import FULL, StageCosts
 from cost_models.strategies import F64, Bool, Layout, StrategyBatch
 
+MATRICES_PER_LAYER = 4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
+
 
 def shards_each_use(batch: StrategyBatch, workload: Workload) -> Bool:
     """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
@@ -71,6 +73,7 @@ def _wire(
     """Dense parameters are sharded over DP x CP, routed experts over their own data-parallel group."""
     counts = layout.counts.T
     layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
+    pieces = layers if workload.stack.coalesced_gathers else MATRICES_PER_LAYER * layers
     gathered, reduced = workload.gather_bytes or workload.weight_bytes, workload.grad_reduce_bytes
     copies = hardware.device.hbm_bandwidth_bytes_per_s * hardware.device.memory_bound_frac
     zero = np.zeros_like(costs.forward_s)
@@ -84,8 +87,8 @@ def _wire(
             continue
         ranks, apart = (np.broadcast_to(a.astype(float)[:, None], parameters.shape) for a in (size, stride))
         apart = apart if workload.stack.coalesced_gathers else _one_ring(ranks, apart, hardware)
-        gather_s = gather_s + layers * ring_s("all_gather", parameters * gathered / layers, ranks, apart, hardware)
-        scatter_s = scatter_s + layers * ring_s("reduce_scatter", parameters * reduced / layers, ranks, apart, hardware)
+        gather_s = gather_s + pieces * ring_s("all_gather", parameters * gathered / pieces, ranks, apart, hardware)
+        scatter_s = scatter_s + pieces * ring_s("reduce_scatter", parameters * reduced / pieces, ranks, apart, hardware)
         total = total + np.where(ranks > 1, parameters, 0.0)
     copy_out = total * 2.0 * gathered / copies
     return _Wire(gather_s, scatter_s, copy_out, total * (workload.weight_bytes + reduced) / copies)
