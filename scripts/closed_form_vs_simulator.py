@@ -25,7 +25,8 @@ def random_case(name: str, rng: np.random.Generator) -> tuple[SimulationRequest,
     p += p % 2 if name == "dualpipe" else 0
     m = int(rng.integers(p, 8 * p + 1))
     if name.startswith("dualpipe"):
-        m = max(2 * p, m) + (m % 2 if name == "dualpipe" else 0)
+        m = max(2 * p, m)
+        m += m % 2 if name == "dualpipe" else 0
     vpp = 2 if name in TWO_CHUNKS else int(rng.choice([2, 3, 4])) if name in ANY_CHUNKS else 1
     group = p if rng.random() < 0.7 else int(rng.integers(p, m + 1))
     if name in ANY_CHUNKS and m % group and m % group < p:

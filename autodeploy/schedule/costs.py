@@ -11,6 +11,11 @@ from autodeploy.schedule.operations import ScheduleError
 from autodeploy.schedule.segments import IS_EP, LANE_OF, SEGMENTS, Segment, Structure
 
 F64 = NDArray[np.float64]
+ALL_TO_ALL_PAIRS = tuple(
+    (Segment[f"{part}_INTER_{way}"], Segment[f"{part}_INTRA_{way}"])
+    for part in ("DISPATCH", "COMBINE")
+    for way in "FRB"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,19 @@ class LayerSegments:
     def without_ep(self) -> LayerSegments:
         """All-to-alls take no time."""
         return LayerSegments(seconds=np.where(np.array(IS_EP), 0.0, self.seconds))
+
+    def with_pipelined_all_to_all(self, pieces: int) -> LayerSegments:
+        """For `overlap="none"`: the steps between and inside nodes run chunk-wise pipelined instead of in series.
+
+        a then b cut into `pieces` takes max(a, b) + min(a, b) / pieces, so the shorter step is cut to that share. With
+        overlap use a lane order that cuts in pieces: there both lanes keep their whole work.
+        """
+        seconds = self.seconds.copy()
+        for inter, intra in ALL_TO_ALL_PAIRS:
+            first, second = self.seconds[..., inter], self.seconds[..., intra]
+            seconds[..., inter] = np.where(first < second, first / pieces, first)
+            seconds[..., intra] = np.where(first < second, second, second / pieces)
+        return LayerSegments(seconds=seconds)
 
     def stage_costs(self) -> StageCosts:
         """Sums per stage with nothing overlapped; recompute counts to the input backward."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autodeploy.schedule import CATALOGUE, LayerSegments, Segment, SimulationRequest, simulate
+from autodeploy.schedule import CATALOGUE, SEGMENTS, LayerSegments, Segment, SimulationRequest, simulate
 from autodeploy.schedule.adaptive_pipe import adaptive_pipe_with
 from autodeploy.schedule.lane_orders import lane_order, ordered_streams
 from autodeploy.schedule.operations import B, F, PipelineShape
@@ -115,6 +115,21 @@ def test_serial_step_is_the_coarse_step() -> None:
         schedule="interleaved", pp=PP, vpp=VPP, micro_batches=M, costs=costs.stage_costs(), p2p_s=0.05
     )
     assert simulate(fine).step_s == pytest.approx(simulate(coarse).step_s, rel=1e-12)
+
+
+def test_pipelined_all_to_all_in_a_serial_step() -> None:
+    """One layer, one rank: 4 all-to-alls of 3 s and 2 s each take 3 + 2/4 instead of 3 + 2."""
+    seconds = np.zeros((1, 1, 1, SEGMENTS))
+    seconds[..., [Segment.ATTENTION_F, Segment.EXPERTS_F, Segment.EXPERTS_B, Segment.ATTENTION_B]] = 1.0
+    for segment in Segment:
+        if segment.name.endswith(("INTER_F", "INTER_B")):
+            seconds[..., segment] = 3.0
+        if segment.name.endswith(("INTRA_F", "INTRA_B")):
+            seconds[..., segment] = 2.0
+    costs = LayerSegments(seconds=seconds)
+    for layers, expected in ((costs, 4 + 4 * 5.0), (costs.with_pipelined_all_to_all(4), 4 + 4 * 3.5)):
+        asked = SimulationRequest(schedule="1f1b", pp=1, micro_batches=2, costs=layers)
+        assert simulate(asked).step_s[0] == pytest.approx(2 * expected)
 
 
 def test_busy_is_the_sum_of_the_segments() -> None:
