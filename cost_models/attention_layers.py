@@ -52,6 +52,9 @@ def _softmax_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core)
     out_depth = a.query_heads * a.v_head_dim / t
     ops.add(Gemm(name="qkv", rows=tokens, cols=weight_cols + gate_cols, depth=np.full_like(t, h), modules=FULL))
     _mixed_qkv_gather(ops, a, core)
+    if workload.stack.plain_autograd:  # dq, dk, dv copied into one tensor, or their three input gradients summed: 12 B
+        ops.add(MemoryBound(name="qkv_gradients", forward_bytes=np.zeros_like(t), backward_bytes=12.0 * tokens * h / t,
+                            forward_kernels=0, backward_kernels=2, modules=0))  # fmt: skip
     _rotary(ops, model, workload, tokens * (q_cols + kv * a.head_dim))
     if a.qk_norm:
         elements = tokens * (q_cols + kv * a.head_dim)

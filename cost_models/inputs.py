@@ -317,6 +317,9 @@ class SoftwareStack:
     # NIC per node, the recomputed forward fetches again, reductions are not overlapped. Inferred from the six ZeRO-3 runs of
     # Narayanan et al. 2021: 1.4 TB per card and step at 174B take 66.7 s (21 GB/s), 4.2 TB at 530B 182 s (23 GB/s).
     coalesced_gathers: bool = True
+    # Plain torch autograd: the gradients of q, k and v are joined (one projection) or summed (three), and a norm's weight
+    # gradient is a pass of its own.
+    plain_autograd: bool = False
     fused_optimizer: bool = True  # False: Adam as a chain of torch operations, one pass over memory each
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
     unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered

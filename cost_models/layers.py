@@ -24,6 +24,8 @@ def norm_op(model: ModelSpec, workload: Workload, tokens: F64, modules: int) -> 
     fused = workload.stack.fused_norm or workload.stack.compiled
     forward, backward = (4.0, 6.0) if fused else (26.0, 40.0)
     kernels = (1.0, 2.0) if fused else (7.0, 12.0)
+    if fused and workload.stack.plain_autograd:  # the weight gradient reads input and output gradient again
+        backward += 4.0
     elements = tokens * model.hidden
     return MemoryBound(name="norm", forward_bytes=forward * elements, backward_bytes=backward * elements,
                        forward_kernels=kernels[0], backward_kernels=kernels[1], modules=modules)  # fmt: skip

@@ -92,6 +92,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
         "DecoupledAdamW in plain torch; flash attention (not Triton) unpads and pads with flash-attn's bert_padding.",
         stack={
             "fused_optimizer": False,
+            "plain_autograd": True,
             "unpad_attention": True,
             "overlap_grad_reduce": True,
             "overlap_param_gather": True,
@@ -105,6 +106,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
         stack={
             "async_tp_backward": False,
             "fused_optimizer": False,
+            "plain_autograd": True,
             "attention_kernel": "flash2",
             "fused_norm": False,
             "fused_rope": False,
