@@ -10,7 +10,7 @@ import numpy as np
 from autodeploy.balance.experts.exchange import Rules, exchange
 from autodeploy.balance.experts.migrate import Cost, Links, migration_cost, relabel
 from autodeploy.balance.experts.place import hierarchical, place
-from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, card_loads
+from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, card_loads, load_bound
 from autodeploy.errors import InputError
 
 
@@ -78,14 +78,17 @@ def choose(
     """Best candidate per layer for ``steps`` steps of loads that average ``expected`` [L, E].
 
     Savings are means over ``scenarios`` [K, L, E], so what noise takes away is taken away. ``caution`` [L] multiplies
-    the demand. Layers that could not pay for one move even if balanced perfectly are not tried.
+    the demand. Layers that could not pay for one move even if balanced perfectly, or stand at the bound
+    already, are not tried.
     """
     peaks = card_loads(old, scenarios).max(axis=2).mean(axis=0)  # [L]
     mean = scenarios.sum(axis=2).mean(axis=0) / task.topology.cards
     caution = np.ones(old.layers) if caution is None else caution
     cheapest = min(trigger.intra_factor * task.links.intra_s(), trigger.inter_factor * task.links.inter_s())
     most_s = (peaks - mean) * task.seconds_per_token * steps
-    hopeful = (most_s > trigger.hysteresis * caution * cheapest) & (peaks - mean > trigger.least_saving_frac * mean)
+    bound = load_bound(expected, task.topology.cards, old.slots)
+    above = np.minimum(peaks - mean, card_loads(old, expected).max(axis=1) - bound)
+    hopeful = (most_s > trigger.hysteresis * caution * cheapest) & (above > trigger.least_saving_frac * mean)
     tried = np.flatnonzero(hopeful)
     if not len(tried):
         return stay(old)
