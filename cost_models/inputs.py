@@ -324,6 +324,9 @@ class SoftwareStack:
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
     unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
     head_sharded_over_tp: bool = True  # logits divided by TP
+    loss_bytes_per_logit: float = 0.0  # at the peak of an unfused loss; 0: Megatron's vocabulary-parallel loss
+    transformer_engine: bool = False  # caches a stand-in gradient of every weight shape; experts are separate weights
+    fused_optimizer: bool = True  # False: the optimizer step holds an fp32 temporary of its largest tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +365,7 @@ class Workload:
     grad_reduce_bytes: float = 4.0  # on the wire
     gather_bytes: float = 0.0  # of a sharded weight on the wire (FSDP's float8 all-gather: 1); 0: as weight_bytes
     optimizer_bytes: float = 12.0  # fp32 master + two moments
+    peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     attention_mask: str = "causal"  # causal | full
     stack: SoftwareStack = field(default_factory=SoftwareStack)

@@ -5,13 +5,12 @@ Axes: N strategies of one layout, S virtual stages, P pipeline ranks, C columns 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import LayerPrices
-from cost_models.stages import StageCosts
 from cost_models.strategies import SCHEDULE_CODE, F64, I64, Layout, StrategyBatch
 
 CAUSES = (
@@ -137,31 +136,13 @@ def overhead_bytes(allocated: F64, batch: StrategyBatch, hardware: HardwareProfi
     return {"communication_buffers": buffers, "reserved_overhead": reserve}
 
 
-# Bytes per logit that exist at the loss on top of what is saved: unfused, the bf16 logits, their fp32 softmax and its
-# gradient in 16 bit (2 + 4 + 2); fused, the gradient alone.
-UNFUSED_LOGIT_BYTES, FUSED_LOGIT_BYTES = 8.0, 2.0
-
-
-def transient_bytes(
-    prices: LayerPrices, costs: StageCosts, batch: StrategyBatch, layout: Layout, v_shaped: bool, workload: Workload
-) -> tuple[F64, F64]:
-    """(logits, layer working set), each [N, P]; the two do not live at once, so the smaller is taken out.
-
-    The working set is what recompute brings back of one layer, plus the gradients of its widest tensors.
-    """
-    counts = layout.counts
-    none = prices.masks.index(0) if 0 in prices.masks else int(np.argmin(prices.masks))
-    everything = prices.saved_bytes[costs.point, none]
-    masked = prices.saved_bytes[costs.point, costs.mask]
-    layer = (everything - masked)[:, :-3] + 0.25 * everything[:, :-3]  # [N, K]
-    present = sum_by_rank((counts[:, :-3] > 0).T.astype(float), layout, v_shaped).T > 0  # [P, K]
-    working = np.max(np.where(present[None], layer[:, None, :], 0.0), axis=2)
-    saved_logit = 2.0 if workload.stack.fused_cross_entropy else 4.0
-    extra = FUSED_LOGIT_BYTES if workload.stack.fused_cross_entropy else UNFUSED_LOGIT_BYTES
-    head = prices.saved_bytes[costs.point, costs.mask][:, -1] / saved_logit * extra
-    losses = sum_by_rank((counts[:, -1] > 0).astype(float)[None], layout, v_shaped)  # [1, P]
-    logits = head[:, None] * np.minimum(losses, 1.0)
-    return np.where(logits >= working, logits, 0.0), np.where(logits >= working, 0.0, working)
+def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Workload) -> F64:
+    """Of the optimizer state, what appears at the first optimizer step only, where the peak was read after one step:
+    Adam's moments, 8 of 12 B (half of 8 B of 16-bit or single moments). [N, P]."""
+    if not workload.peak_of_first_step:
+        return np.zeros_like(dense)
+    moments = 8.0 if workload.optimizer_bytes >= 10.0 else workload.optimizer_bytes / 2
+    return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments))["optimizer"]
 
 
 def in_flight_v(total: F64, vpp: int) -> F64:

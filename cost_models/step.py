@@ -18,6 +18,7 @@ from cost_models.flops import model_flop_per_token
 from cost_models.fully_sharded import gather_parameters
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import FAMILIES, LayerPrices, price_layers
+from cost_models.memory_peaks import at_the_peak, workspace
 from cost_models.schedule_terms import V_SHAPED, held_chunks, pipeline_s
 from cost_models.stages import FULL, StageCosts, stage_costs
 from cost_models.strategies import SCHEDULES, F64, I64, Bool, Layout, StrategyBatch
@@ -120,7 +121,8 @@ def _evaluate_group(
                 blocking, hardware, workload, v_shaped)  # fmt: skip
     if result.rank_busy_s is not None:
         result.rank_busy_s[rows, : layout.pp] = busy
-    _fill_memory(result, rows, batch, layout, schedule, costs, prices, dense, expert, micro_batches, group, hardware, workload)
+    _fill_memory(result, rows, batch, layout, schedule, costs, prices, dense, expert, micro_batches, group, model,
+                 hardware, workload)  # fmt: skip
 
 
 def _blocking_p2p(costs: StageCosts, layout: Layout, schedule: str, workload: Workload) -> F64:
@@ -184,7 +186,7 @@ def _fill_times(
 
 def _fill_memory(
     result: StepCost, rows: I64, batch: StrategyBatch, layout: Layout, schedule: str, costs: StageCosts, prices: LayerPrices,
-    dense: F64, expert: F64, micro_batches: I64, group: I64, hardware: HardwareProfile, workload: Workload,
+    dense: F64, expert: F64, micro_batches: I64, group: I64, model: ModelSpec, hardware: HardwareProfile, workload: Workload,
 ) -> None:  # fmt: skip
     v_shaped = schedule in V_SHAPED
     chunks = held_chunks(schedule, layout, micro_batches, group, batch)
@@ -192,7 +194,13 @@ def _fill_memory(
     causes = mem.static_bytes(dense, expert, batch, workload)
     kept = 1.0 - batch.swap_frac[:, None]
     causes["activations"] = mem.activation_bytes(costs.saved_bytes, held, layout, v_shaped) * kept
-    causes["logits"], causes["transient"] = mem.transient_bytes(prices, costs, batch, layout, v_shaped, workload)
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)
+    work = workspace(prices, costs, batch, layout, v_shaped, model, workload, shards)
+    losses = mem.sum_by_rank((layout.counts[:, -1] > 0).astype(float)[None], layout, v_shaped)
+    head_saved = prices.saved_bytes[costs.point, costs.mask][:, -1, None] * losses
+    one = mem.sum_by_rank(costs.saved_bytes, layout, v_shaped) / layout.vpp
+    late = mem.late_optimizer_bytes(dense, expert, batch, workload)
+    causes = at_the_peak(causes, head_saved, one, work, late)
     allocated = np.sum(np.stack(list(causes.values())), axis=0)
     causes |= mem.overhead_bytes(allocated, batch, hardware)
     reserved = np.sum(np.stack(list(causes.values())), axis=0)

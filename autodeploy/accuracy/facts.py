@@ -67,6 +67,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
             "wgrad_accumulation_fused": False,
             "head_sharded_over_tp": False,
             "fused_cross_entropy": False,
+            "loss_bytes_per_logit": 18.0,
         },
         workload={"grad_bytes": 2.0, "grad_reduce_bytes": 2.0},
         front_heavy_split=True,
@@ -119,9 +120,18 @@ STACK_FACTS: dict[str, SourceFacts] = {
         torchao_float8=True,
         front_heavy_split=True,
     ),
+    "simumax_b200": SourceFacts(
+        says="Megatron-LM with Transformer Engine 2.11, cross-entropy fusion on.", stack={"transformer_engine": True}
+    ),
+    "ascend": SourceFacts(
+        says="MindSpeed-LLM: memory is Megatron's printed maximum, which it reports once, after the first step. The "
+        "Ascend AdamW is not one kernel over all tensors.",
+        stack={"fused_optimizer": False},
+        workload={"peak_of_first_step": True},
+    ),
     "automodel": SourceFacts(
         says="PyTorch, FSDP2; mock data, fake balanced gate (notes of the row).",
-        stack={"forced_balance": True, "wgrad_accumulation_fused": False},
+        stack={"forced_balance": True, "wgrad_accumulation_fused": False, "transformer_engine": False},
         front_heavy_split=True,
     ),
 }
