@@ -49,6 +49,10 @@ AxisEpOverlap = Annotated[
     bool | None, typer.Option("--ep-overlap/--no-ep-overlap", help="Expert communication under computing.")
 ]
 
+AxisSequenceParallel = Annotated[
+    bool | None, typer.Option("--sequence-parallel/--no-sequence-parallel", help="With TP > 1. [on]")
+]
+
 Objective = Annotated[str, typer.Option("--objective", help="time, tokens, memory, cost or pareto (time and memory).")]
 Method = Annotated[str, typer.Option("--method", help="auto, exhaustive, tpe, nsga2 or random.")]
 Trials = Annotated[int, typer.Option("--trials", help="Trials of the Optuna study.")]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NOTHING_FEASIBLE = 3
 AXES = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
-    "dispatcher", "ep_overlap", "offload", "swap", "layout",
+    "dispatcher", "ep_overlap", "sequence_parallel", "offload", "swap", "layout",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def search(
     zero: opt.AxisZero = None,
     dispatcher: opt.AxisDispatcher = None,
     ep_overlap: opt.AxisEpOverlap = None,
+    sequence_parallel: opt.AxisSequenceParallel = None,
     offload: opt.AxisOffload = None,
     swap: opt.AxisSwap = None,
     layout: opt.AxisLayout = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autodeploy.errors import InputError
-from autodeploy.search.request import Progress, SearchRequest
+from autodeploy.search.request import Progress, SearchRequest, SimulateBatch
 from autodeploy.search.run import SearchResult, search
 from autodeploy.search.screen import OnPriced
 from autodeploy.search.space import SpaceCounts
@@ -51,12 +51,16 @@ def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
 
 
 def run_search(
-    request: SearchRequest, *, progress: Progress | None = None, on_priced: OnPriced | None = None
+    request: SearchRequest,
+    *,
+    refiner: SimulateBatch | None = None,
+    progress: Progress | None = None,
+    on_priced: OnPriced | None = None,
 ) -> SearchResult:
-    """``search`` with the cost models, the space and the rules of this package."""
+    """``search`` with the cost models, the space and the rules of this package, and a simulator if one is given."""
     from cost_models.step import evaluate
 
-    twin = Twin(evaluate=evaluate, space=standard_space, valid=rules_allow)
+    twin = Twin(evaluate=evaluate, space=standard_space, valid=rules_allow, refiner=refiner)
     return search(request, twin, progress=progress, on_priced=on_priced)
 
 
