@@ -30,7 +30,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """When a plan is carried out. Chosen on the generators (seed 0) and left alone on the real traces."""
+    """When a plan is carried out.
+
+    Factors and saving were set by judgement before any run. ``least_trust`` was fitted: without it the trained routing
+    balanced by a bias (whose loads cannot be predicted) made moves; at 0.5 that without balancing, in 80 slots, ended 7%
+    above the best fixed placement, at 0.35 it ends 3% above, and the former stays still.
+    """
 
     intra_factor: float = 1.0  # a saving must be this many times the migration inside nodes
     inter_factor: float = 1.25  # and this many times that between nodes, which also disturbs others
