@@ -92,9 +92,11 @@ def search_table(document: Mapping[str, Any]) -> str:
 
 def heading(document: Mapping[str, Any]) -> str:
     model = document["model"]
+    counts = document.get("devices_range", [document["devices"]])
+    cards = str(counts[0]) if len(counts) == 1 else f"{counts[0]}..{counts[-1]}"
     line = (
         f"{model['name']} ({model['parameters'] / 1e9:.1f}B, {model['active_parameters'] / 1e9:.1f}B active) on "
-        f"{document['devices']} x {document['hardware']}, {document['backend']}, {document['precision']}, "
+        f"{cards} x {document['hardware']}, {document['backend']}, {document['precision']}, "
         f"sequence {document['seq_length']}, batch {document['global_batch']}, "
         f"{document['memory_cap_gib']:.2f} GiB usable a card"
     )
