@@ -32,9 +32,10 @@ class Task:
 class Trigger:
     """When a plan is carried out.
 
-    Factors and saving were set by judgement before any run. ``least_trust`` was fitted: without it the trained routing
-    balanced by a bias (whose loads cannot be predicted) made moves; at 0.5 that without balancing, in 80 slots, ended 7%
-    above the best fixed placement, at 0.35 it ends 3% above, and the former stays still.
+    Factors and saving were set by judgement before any run. ``least_trust`` was fitted on the traces it is reported on:
+    without it the routing balanced by a bias, whose loads cannot be predicted, made moves. At 0.5 the routing without
+    balancing (80 slots, 10 ms a card) ended 7% above the best fixed placement, at 0.35 5% above; 3% once the balancer's
+    caution also decays.
     """
 
     intra_factor: float = 1.0  # a saving must be this many times the migration inside nodes
