@@ -19,10 +19,12 @@ def progress_bar() -> Iterator[Progress | None]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress as Bar,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
+    )
+    from rich.progress import (
+        Progress as Bar,
     )
 
     columns = (
