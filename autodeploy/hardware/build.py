@@ -50,6 +50,7 @@ _COLLECTIVE_FALLBACKS = {"reduce_scatter": "all_gather", "all_gather": "reduce_s
 
 def build_profile(document: Mapping[str, Any], sha256: str = "") -> HardwareProfile:
     """The profile of a document without provenance (``document.plain``), checked or trusted."""
+    document = with_training(document)
     fits = document.get("fits", {})
     known = ("backend", "cards_per_node", "expert_imbalance", "price_per_card_hour_usd")
     return HardwareProfile(
@@ -61,6 +62,19 @@ def build_profile(document: Mapping[str, Any], sha256: str = "") -> HardwareProf
         sha256=sha256,
         **{key: document[key] for key in known if key in document},
     )
+
+
+TRAINING_DEVICE_KEYS = ("sustained_frac", "grouped_frac", "memory_bound_frac")
+
+
+def with_training(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What whole training runs determine replaces what data sheets and isolated benchmarks say of device and overheads."""
+    training = dict(document.get("training", {}))
+    device = {key: training.pop(key) for key in TRAINING_DEVICE_KEYS if key in training}
+    merged = {key: value for key, value in document.items() if key != "training"}
+    merged["device"] = {**document["device"], **device}
+    merged["overheads"] = {**document.get("overheads", {}), **training}
+    return merged
 
 
 def in_si(section: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,6 +111,17 @@ class OverheadsSection(_Section):
     host_link_gb_per_s: Positive | None = None
 
 
+class TrainingSection(_Section):
+    sustained_frac: PositiveShare | None = None
+    grouped_frac: Positive | None = None
+    memory_bound_frac: PositiveShare | None = None
+    network_frac: Positive | None = None
+    overlap_slowdown_frac: NotNegative | None = None
+    tp_overlap_hidden_frac: Share | None = None
+    host_kernel_us: NotNegative | None = None
+    backward_host_frac: Positive | None = None
+
+
 class ProfileSection(_Section):
     name: Annotated[str, Field(min_length=1)]
     aliases: list[str] = []
@@ -123,6 +134,7 @@ class ProfileSection(_Section):
     tiers: Annotated[dict[str, TierSection], Field(min_length=1)]
     overheads: OverheadsSection = OverheadsSection()
     stack: dict[str, Any] = {}
+    training: TrainingSection = TrainingSection()
     fits: FitsSection
 
 
