@@ -306,6 +306,9 @@ class SoftwareStack:
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
     cuda_graphs: bool = False
+    # Share of the benchmarked rate that the program's data-parallel collectives reach between nodes: 1 with large buckets,
+    # little where each tensor is reduced and gathered by itself.
+    dp_collective_frac: float = 1.0
     host_cost_factor: float = 1.0  # host time per kernel relative to the profile's (older programs issue more slowly)
     launch_blocking: bool = False  # CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues each kernel
     compiled: bool = False  # torch.compile or equivalent

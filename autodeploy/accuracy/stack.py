@@ -102,7 +102,7 @@ def _fusions(run: Run) -> dict[str, bool]:
     found: dict[str, bool] = {}
     if "per attention_kernel" in text:  # Hagemann: only the RMS kernel fuses anything
         norm = "RMS kernel" in (run.attention_kernel or "")
-        found.update(fused_norm=norm, fused_rope=False, fused_activation=False)
+        found.update(fused_norm=norm, fused_rope=norm, fused_activation=False)
     elif text:
         words, _, excluded = text.partition("; not ")
         transformer_engine = "(TE)" in (run.attention_kernel or "")
