@@ -310,6 +310,7 @@ class SoftwareStack:
     # little where each tensor is reduced and gathered by itself.
     dp_collective_frac: float = 1.0
     host_cost_factor: float = 1.0  # host time per kernel relative to the profile's (older programs issue more slowly)
+    short_bursts: bool = False  # times composed of short profiles: the clock is not yet lowered by sustained power
     launch_blocking: bool = False  # CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues each kernel
     compiled: bool = False  # torch.compile or equivalent
     dropout: bool = False

@@ -6,7 +6,7 @@ Axes: U core points, C columns (layer kinds, embedding, MTP, head), F families, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -81,6 +81,8 @@ def price_layers(
     model: ModelSpec, hardware: HardwareProfile, workload: Workload, core: Core, masks: Sequence[int]
 ) -> LayerPrices:
     """One pass over the operators of every column."""
+    if workload.stack.short_bursts:
+        hardware = replace(hardware, device=replace(hardware.device, sustained_frac=1.0))
     listed = [layer_ops(kind, model, workload, core) for kind in model.kinds]
     listed.append(embedding_ops(model, workload, core))
     listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())

@@ -78,6 +78,7 @@ def _columns(run: Run) -> dict[str, Any]:
         "compiled": extra.get("torch_compile"),
         "moe_capacity_factor": run.moe_capacity_factor,
         "dropout": _dropout(run),
+        "short_bursts": True if extra.get("composed") else None,
         "launch_blocking": True if "cuda_launch_blocking" in extra else None,
         "fused_cross_entropy": True if extra.get("cross_entropy_fusion") else None,
         "forced_balance": True if run.routing in BALANCED_ROUTINGS else None,
