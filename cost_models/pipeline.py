@@ -79,7 +79,15 @@ def closed_form_step_s(
             vpp=vpp,
         )
         out[part] = _one_rank(costs) if pp == 1 else CLOSED_FORMS[schedule](costs)
+        if vpp == 1 and pp > 1:
+            out[part] = np.where(costs.micro_batches < pp, np.minimum(out[part], _unfilled(costs)), out[part])
     return out
+
+
+def _unfilled(c: PipelineCosts) -> F64:
+    """Fewer micro-batches than ranks: each follows the one before by the slowest stage, whatever the order, [N]."""
+    both = c.forward_s + c.input_s + c.weight_s
+    return np.asarray(both.sum(0) + 2 * (c.pp - 1) * c.p2p_s + (c.micro_batches - 1) * both.max(0))
 
 
 def _one_rank(c: PipelineCosts) -> F64:
