@@ -63,9 +63,10 @@ def gemm_s(
     peak = device.peak_flop_per_s[_peak_key(dtype, device)]
     operand = 1.0 if dtype.startswith("fp") and dtype not in ("fp16", "fp32") else 2.0
     flop = 2.0 * rows * cols * depth * batch
-    rate = peak * device.sustained_frac * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
+    rate = peak * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
+    # Both are the power limit: a product so long that it throttles by itself does not throttle again in a long step.
     droop = 1.0 - curve.droop_frac * flop / (flop + curve.droop_half_flop)
-    busy = flop / (rate * droop) * _tile_factor(rows, cols, batch, device.compute_units, curve)
+    busy = flop / (rate * np.minimum(droop, device.sustained_frac)) * _tile_factor(rows, cols, batch, device.compute_units, curve)
     moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
     stream = moved / (device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac)
     return np.maximum(busy, stream)
