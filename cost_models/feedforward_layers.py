@@ -6,6 +6,7 @@ import numpy as np
 
 from cost_models.attention_layers import BF16, tensor_parallel_half
 from cost_models.dims import Core
+from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import FeedForward, ModelSpec, Workload
 from cost_models.operators import Collective, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
@@ -68,10 +69,8 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     """Router, dispatch, grouped products, combine, shared experts. Token rows are spread over ETP x EP ranks."""
     h, e, k = float(model.hidden), float(ffn.experts), float(ffn.top_k)
     tokens = core.tokens_sp  # a rank dispatches its own share of the tokens
-    imbalance = 1.0 if workload.stack.forced_balance else workload.expert_imbalance
+    imbalance = rank_imbalance(workload, e, core.ep)
     sent = tokens * k
-    if workload.stack.moe_capacity_factor:
-        imbalance = workload.stack.moe_capacity_factor
     received = sent * core.etp * imbalance
     groups = e / core.ep
     f = ffn.width / core.etp
@@ -130,7 +129,7 @@ def _token_moves(ops: LayerOps, core: Core, tokens: F64, sent: F64, received: F6
     )  # fmt: skip
 
 
-def _dispatch(ops: LayerOps, ffn: FeedForward, core: Core, sent_bytes: F64, imbalance: float) -> None:
+def _dispatch(ops: LayerOps, ffn: FeedForward, core: Core, sent_bytes: F64, imbalance: F64) -> None:
     """Dispatch and combine over EP; the busiest rank receives ``imbalance`` times the mean. ETP gathers its rows."""
     size = np.where(core.ep > 1, sent_bytes * imbalance, 0.0)
     for name in ("dispatch", "combine"):

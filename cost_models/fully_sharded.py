@@ -18,8 +18,6 @@ from cost_models.layer_price import LayerPrices
 from cost_models.stages import FULL, StageCosts
 from cost_models.strategies import F64, Bool, Layout, StrategyBatch
 
-# Computing loses this share of the time that FSDP's collectives run beside it.
-SLOWDOWN_FRAC = 0.6
 MATRICES_PER_LAYER = 4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
 
 
@@ -49,7 +47,7 @@ def gather_parameters(
     layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
     again = (batch.zero_stage >= 3).astype(float)[:, None]  # gathers of the backward pass
     forward, backward = costs.forward_s, costs.backward_input_s + costs.backward_weight_s
-    slow = SLOWDOWN_FRAC
+    slow = hardware.overheads.overlap_slowdown_frac
     if workload.stack.coalesced_gathers:
         under = again * wire.gather_s + wire.scatter_s
         after = wire.scatter_s / layers

@@ -343,7 +343,7 @@ class HardwareProfile:
     cards_per_node: int = 8
     backend: str = "megatron"
     sha256: str = ""
-    expert_imbalance: float = 1.0  # default max/mean card load of real (unforced) routing
+    expert_imbalance: float = 1.0  # default max/mean card load of real routing: 16 cards, 4 experts each
     price_per_card_hour_usd: float = 0.0  # 0: not stated
 
     @property
@@ -371,6 +371,7 @@ class Workload:
     optimizer_bytes: float = 12.0  # fp32 master + two moments
     peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
+    imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py
     attention_mask: str = "causal"  # causal | full
     stack: SoftwareStack = field(default_factory=SoftwareStack)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import LayerKind, ModelSpec, Workload
 from cost_models.layer_price import LayerPrices
 from cost_models.memory import sum_by_rank
@@ -134,8 +135,8 @@ def _feed_forward_rows(kind: LayerKind, batch: StrategyBatch, workload: Workload
         return tokens, np.zeros_like(tokens), False
     if not ffn.is_moe:
         return tokens, ffn.width / batch.tp, ffn.gated
-    imbalance = 1.0 if workload.stack.forced_balance else workload.expert_imbalance
-    rows = tokens / batch.tp * ffn.top_k * batch.etp * (workload.stack.moe_capacity_factor or imbalance)
+    imbalance = rank_imbalance(workload, ffn.experts, batch.ep)
+    rows = tokens / batch.tp * ffn.top_k * batch.etp * imbalance
     return rows, ffn.width / batch.etp, ffn.gated
 
 

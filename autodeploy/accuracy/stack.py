@@ -140,6 +140,7 @@ def workload(run: Run, hardware: HardwareProfile, stack: SoftwareStack, seq_leng
         gather_bytes=1.0 if _gathers_float8(run) else 0.0,
         optimizer_bytes=_optimizer_bytes(run),
         expert_imbalance=_imbalance(run, hardware, stack),
+        imbalance_by_ep=True,
         stack=stack,
         **fields,
     )

@@ -79,6 +79,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
         precision=options.precision,
         fp8_recipe=FP8_RECIPES.get(options.precision, ""),
         expert_imbalance=_imbalance(options.imbalance, model, hardware),
+        imbalance_by_ep=options.imbalance is None,
         stack=hardware.stack,
     )
     return LoadedCase(model=model, hardware=hardware, workload=workload, backend=backend, tokens=tokens, price=price)

@@ -24,6 +24,7 @@ class Backend:
     name: str
     schedules: tuple[str, ...]
     dispatchers: tuple[str, ...]
+    overlapping_dispatchers: tuple[str, ...] = ()  # run only with the program's own overlap of expert communication
     zero_stages: tuple[int, ...]  # at PP 1
     zero_stages_pipelined: tuple[int, ...]  # at PP > 1
     search_zero: tuple[int, ...]  # that a free search tries
@@ -60,6 +61,8 @@ BACKENDS: dict[str, Backend] = {
         name="mindspeed",
         schedules=("none", "1f1b", "interleaved", "dualpipev"),
         dispatchers=("alltoall", "allgather", "hierarchical-allgather"),
+        # docs/features/hierarchical-alltoallv: only with moe_tp_extend_ep and moe_alltoall_overlap_comm
+        overlapping_dispatchers=("hierarchical-allgather",),
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1),
         search_zero=(1,),

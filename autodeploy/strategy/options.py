@@ -129,12 +129,15 @@ def layouts(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int, v
 
 
 def dispatchers(model: ModelSpec, backend: Backend, axes: Axes) -> list[str]:
-    """All-gather is left to those who ask for it: it sends every token to every rank of the group."""
+    """All-gather is left to those who ask for it: it sends every token to every rank of the group. Where expert
+    communication is to be serial, dispatchers that come with an overlap are left out."""
     if axes.dispatcher is not None:
         return list(axes.dispatcher)
     if not any(kind.feed_forward and kind.feed_forward.is_moe for kind in model.kinds):
         return ["alltoall"]
-    return [name for name in backend.dispatchers if name != "allgather"]
+    serial = axes.ep_overlap == (False,)
+    left_out = ("allgather", *backend.overlapping_dispatchers) if serial else ("allgather",)
+    return [name for name in backend.dispatchers if name not in left_out]
 
 
 def zero_stages(backend: Backend, axes: Axes, pp: int) -> list[int]:

@@ -78,7 +78,7 @@ def test_hagemann_kernels(of):
     }
     for text, (kernel, fused_norm) in expected.items():
         stack = of(group="hagemann", attention_kernel=text).workload.stack
-        assert (stack.attention_kernel, stack.fused_norm, stack.fused_rope) == (kernel, fused_norm, False)
+        assert (stack.attention_kernel, stack.fused_norm, stack.fused_rope) == (kernel, fused_norm, fused_norm)
         assert not stack.head_sharded_over_tp
 
 
