@@ -83,7 +83,7 @@ def price_gemm(op: Gemm, device: Device, dtype: str, grad_bytes: float) -> Price
     own = dtype if op.weight else ("bf16" if dtype not in ("fp16",) else dtype)
     own = own if own in device.gemm else "bf16"
     curve = device.gemm[own]
-    quantize = 0.0
+    quantize: F64 | float = 0.0
     if curve.quantize_memory_frac:
         quantize = 3.0 * op.rows / (device.hbm_bandwidth_bytes_per_s * curve.quantize_memory_frac)
     launch = curve.launch_s

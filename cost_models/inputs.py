@@ -324,13 +324,13 @@ class SoftwareStack:
     # Plain torch autograd: the gradients of q, k and v are joined (one projection) or summed (three), and a norm's weight
     # gradient is a pass of its own.
     plain_autograd: bool = False
-    fused_optimizer: bool = True  # False: Adam as a chain of torch operations, one pass over memory each
+    # False: Adam as a chain of torch operations, one pass over memory each, with an fp32 temporary of its largest tensor
+    fused_optimizer: bool = True
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
     unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
     head_sharded_over_tp: bool = True  # logits divided by TP
     loss_bytes_per_logit: float = 0.0  # at the peak of an unfused loss; 0: Megatron's vocabulary-parallel loss
     transformer_engine: bool = False  # caches a stand-in gradient of every weight shape; experts are separate weights
-    fused_optimizer: bool = True  # False: the optimizer step holds an fp32 temporary of its largest tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

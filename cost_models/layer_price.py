@@ -213,7 +213,7 @@ def _add_host(column: _Column, hardware: HardwareProfile, workload: Workload) ->
     issue_back = per_kernel * hardware.overheads.backward_host_frac * column.backward_kernels
     blocking = workload.stack.launch_blocking
 
-    def waits(issue_s: F64, busy_s: F64) -> F64:
+    def waits(issue_s: F64 | float, busy_s: F64) -> F64 | float:
         return BLOCKING_ROUND_TRIP * issue_s if blocking else np.maximum(issue_s - busy_s, 0.0)
 
     column.recompute[:, :, host] += waits(issue * share, again)

@@ -54,8 +54,8 @@ CONSTANTS: tuple[Constant, ...] = (
 def with_constants(profile: HardwareProfile, values: Mapping[str, float]) -> HardwareProfile:
     """The profile with the fitted constants in place."""
     sections = {constant.name: constant.section for constant in CONSTANTS}
-    device = {name: value for name, value in values.items() if sections[name] == "device"}
-    overheads = {name: value for name, value in values.items() if sections[name] == "overheads"}
+    device: dict[str, Any] = {name: value for name, value in values.items() if sections[name] == "device"}
+    overheads: dict[str, Any] = {name: value for name, value in values.items() if sections[name] == "overheads"}
     return dataclasses.replace(
         profile,
         device=dataclasses.replace(profile.device, **device),
