@@ -63,9 +63,9 @@ def _softmax_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core)
     _core_attention(ops, a, workload, core, a.head_dim, a.v_head_dim)
     ops.add(Gemm(name="attention_out", rows=tokens, cols=np.full_like(t, h), depth=out_depth, modules=FULL))
     ops.add(
-        Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=FULL),
-        Saved(name="kv", size_bytes=BF16 * tokens * kv_cols, modules=FULL),
-        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL),
+        Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=FULL, swappable=True),
+        Saved(name="kv", size_bytes=BF16 * tokens * kv_cols, modules=FULL, swappable=True),
+        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL, swappable=True),
     )
     if a.output_gate:
         ops.add(Saved(name="output_gate", size_bytes=2 * BF16 * tokens * gate_cols, modules=FULL))
@@ -101,11 +101,11 @@ def _mla_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core) -> 
     out_depth = heads * a.v_head_dim
     ops.add(Gemm(name="attention_out", rows=tokens, cols=np.full_like(t, h), depth=out_depth, modules=FULL))
     ops.add(
-        Saved(name="mla_compressed", size_bytes=BF16 * core.tokens_norm * 2 * compressed, modules=FULL),
-        Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP),
-        Saved(name="k", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP),
-        Saved(name="v", size_bytes=BF16 * tokens * out_depth, modules=MLA_UP),
-        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL),
+        Saved(name="mla_compressed", size_bytes=BF16 * core.tokens_norm * 2 * compressed, modules=FULL, swappable=True),
+        Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP, swappable=True),
+        Saved(name="k", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP, swappable=True),
+        Saved(name="v", size_bytes=BF16 * tokens * out_depth, modules=MLA_UP, swappable=True),
+        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL, swappable=True),
     )
     gathered = np.where(core.sequence_parallel, tokens * compressed * BF16, 0.0)
     _tensor_parallel_half(ops, core, gathered, tokens * h * BF16, workload)
@@ -133,7 +133,7 @@ def _linear_ops(a: Attention, model: ModelSpec, workload: Workload, core: Core) 
         MemoryBound(name="conv_gate_norm", forward_bytes=BF16 * tokens * (3 * (inner + keys) + 3 * inner),
                     backward_bytes=BF16 * tokens * (5 * (inner + keys) + 5 * inner), forward_kernels=6,
                     backward_kernels=10, modules=FULL),
-        Saved(name="mixer", size_bytes=BF16 * tokens * (2 * (inner + keys) + 2 * inner + gates), modules=FULL),
+        Saved(name="mixer", size_bytes=BF16 * tokens * (2 * (inner + keys) + 2 * inner + gates), modules=FULL, swappable=True),
     )  # fmt: skip
     _tensor_parallel_half(ops, core, tokens * h * BF16, tokens * h * BF16, workload)
     return ops
@@ -169,7 +169,9 @@ def _core_attention(ops: LayerOps, a: Attention, w: Workload, core: Core, qk_dim
         ops.add(
             FusedAttention(heads=heads, queries=w.seq_length / core.cp, pairs=pairs, qk_dim=qk_dim, v_dim=v_dim,
                            sequences=core.micro_batch, modules=CORE),
-            Saved(name="log_sum_exp", size_bytes=4 * core.tokens * heads, modules=CORE),
+            # CANN's kernel returns maximum and sum, each eight times in fp32 (npu_fusion_attention: [B, N, S, 8]).
+            Saved(name="log_sum_exp", size_bytes=(64 if w.stack.attention_kernel == "npu_flash" else 4) * core.tokens * heads,
+                  modules=CORE),
         )  # fmt: skip
         if w.stack.transformer_engine:  # its context parallelism keeps the output once more: see docs of memory accuracy
             again = np.where(core.cp > 1, BF16 * core.tokens * heads * v_dim, 0.0)

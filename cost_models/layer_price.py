@@ -15,7 +15,7 @@ from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm
 from cost_models.dims import Core
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
-from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound
+from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import F64
 
 FAMILIES = (
@@ -38,6 +38,7 @@ class LayerPrices:
     backward_weight_s: F64  # [U, C, F]
     recompute_s: F64  # [U, M, C, F]
     saved_bytes: F64  # [U, M, C]
+    swappable_bytes: F64  # [U, M, C], the part of saved_bytes that swap can move to the host
     dense_parameters: F64  # [U, C]
     expert_parameters: F64  # [U, C]
     dispatch_intra_s: F64  # [U, C], one dispatch or combine, occupation of the lane inside the node
@@ -91,13 +92,15 @@ def price_layers(
     listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())
     listed.append(head_ops(model, workload, core))
     columns = [_price_column(ops, hardware, workload, core, masks) for ops in listed]
-    saved = np.stack([_saved_by_mask(ops, masks, core.size) for ops in listed], axis=2)
+    saved = np.stack([_saved_by_mask(ops.saved, masks, core.size) for ops in listed], axis=2)
+    swappable = [[item for item in ops.saved if item.swappable] for ops in listed]
     return LayerPrices(
         forward_s=np.stack([c.forward for c in columns], axis=1),
         backward_input_s=np.stack([c.backward_input for c in columns], axis=1),
         backward_weight_s=np.stack([c.backward_weight for c in columns], axis=1),
         recompute_s=np.stack([c.recompute for c in columns], axis=2),
         saved_bytes=saved,
+        swappable_bytes=np.stack([_saved_by_mask(items, masks, core.size) for items in swappable], axis=2),
         dense_parameters=np.stack([np.broadcast_to(o.dense_parameters, core.size) for o in listed], axis=1),
         expert_parameters=np.stack([np.broadcast_to(o.expert_parameters, core.size) for o in listed], axis=1),
         dispatch_intra_s=np.stack([c.intra for c in columns], axis=1),
@@ -106,9 +109,9 @@ def price_layers(
     )
 
 
-def _saved_by_mask(ops: LayerOps, masks: Sequence[int], size: int) -> F64:
+def _saved_by_mask(items: Sequence[Saved], masks: Sequence[int], size: int) -> F64:
     saved = np.zeros((size, len(masks)))
-    for item in ops.saved:
+    for item in items:
         for m, mask in enumerate(masks):
             if not mask & item.modules:
                 saved[:, m] += item.size_bytes

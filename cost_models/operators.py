@@ -90,6 +90,7 @@ class Saved:
     name: str
     size_bytes: F64
     modules: int = 0
+    swappable: bool = False  # among the tensors of the attention half that swap moves to the host
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ class StageCosts:
     forward_ep_s: F64  # the expert-communication part of forward_s
     backward_ep_s: F64
     saved_bytes: F64
+    swapped_bytes: F64  # of saved_bytes, what the strategy keeps on the host
     p2p_s: F64
     full_share: F64  # [N, S] share of a stage's layers under full recompute (blend of two masks)
     point: I64  # [N] row of the price list
@@ -54,12 +55,21 @@ def stage_costs(
         forward_ep_s=forward_ep,
         backward_ep_s=backward_ep,
         saved_bytes=_blend(prices.saved_bytes, point, mask, plain_mask, share, counts),
+        swapped_bytes=_swapped(prices, point, mask, plain_mask, share, counts, batch),
         p2p_s=boundary_s(batch, model, hardware, workload),
         full_share=share,
         point=point,
         mask=mask,
         plain_mask=plain_mask,
     )
+
+
+def _swapped(
+    prices: LayerPrices, point: I64, mask: I64, plain: I64, share: F64, counts: F64, batch: StrategyBatch
+) -> F64:
+    if not batch.swap_frac.any():
+        return np.zeros((len(batch), counts.shape[1]))
+    return batch.swap_frac[:, None] * _blend(prices.swappable_bytes, point, mask, plain, share, counts)
 
 
 def full_share(batch: StrategyBatch, layout: Layout) -> F64:

@@ -192,8 +192,7 @@ def _fill_memory(
     chunks = held_chunks(schedule, layout, micro_batches, group, batch)
     held = mem.in_flight_by_chunk(chunks, group, layout.vpp) if not v_shaped else mem.in_flight_v(chunks, layout.vpp)
     causes = mem.static_bytes(dense, expert, batch, workload)
-    kept = 1.0 - batch.swap_frac[:, None]
-    causes["activations"] = mem.activation_bytes(costs.saved_bytes, held, layout, v_shaped) * kept
+    causes["activations"] = mem.activation_bytes(costs.saved_bytes - costs.swapped_bytes, held, layout, v_shaped)
     shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)
     work = workspace(prices, costs, batch, layout, v_shaped, model, workload, shards)
     losses = mem.sum_by_rank((layout.counts[:, -1] > 0).astype(float)[None], layout, v_shaped)

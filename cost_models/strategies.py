@@ -93,7 +93,7 @@ class StrategyBatch:
     dispatcher: I64  # index into DISPATCHERS
     ep_overlap: Bool  # expert communication of one micro-batch under computing of another
     offload_frac: F64  # share of the optimizer state kept on the host
-    swap_frac: F64  # share of the saved activations swapped to the host
+    swap_frac: F64  # share of the attention half's saved activations swapped to the host
     layout: I64
     layouts: tuple[Layout, ...]
 

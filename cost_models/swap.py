@@ -1,5 +1,7 @@
 """Activation swap to the host: saved bytes leave during the forward and return during the backward of a stage.
 
+What is swapped is the attention half's part of the saved tensors, as MindSpeed's swap-attention does.
+
 Axes: N strategies, S virtual stages.
 """
 
@@ -16,7 +18,7 @@ def swap_activations(costs: StageCosts, batch: StrategyBatch, hardware: Hardware
     """Lengthens a stage to the time its swapped share needs on the host link, where computing does not cover it."""
     if not batch.swap_frac.any():
         return
-    link_s = costs.saved_bytes * batch.swap_frac[:, None] / hardware.overheads.host_link_bytes_per_s
+    link_s = costs.swapped_bytes / hardware.overheads.host_link_bytes_per_s
     backward = costs.backward_input_s + costs.backward_weight_s
     costs.forward_s = np.maximum(costs.forward_s, link_s)
     costs.backward_input_s = costs.backward_input_s + np.maximum(link_s - backward, 0.0)

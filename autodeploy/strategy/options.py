@@ -13,7 +13,7 @@ from autodeploy.strategy.layout import layouts_for, parse_layout
 from cost_models.inputs import ModelSpec, Workload
 from cost_models.strategies import Layout, recompute_mask
 
-SWAP_FRAC = 0.5  # of the saved activations, that a free search tries
+SWAP_FRAC = 1.0  # all of the attention activations, as swap-attention does; the study tries smaller shares
 LAYOUTS = 2  # default and best balanced alternate, that a free search tries
 UNFUSED = ("unfused", "fused_softmax")
 
