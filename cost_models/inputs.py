@@ -325,6 +325,7 @@ class SoftwareStack:
     # gradient is a pass of its own.
     plain_autograd: bool = False
     # False: Adam as a chain of torch operations, one pass over memory each, with an fp32 temporary of its largest tensor
+    norm_saves_input_only: bool = False  # an unfused norm that is one autograd function (tp-2d's RMSNorm2D)
     fused_optimizer: bool = True
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
     unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
@@ -369,6 +370,7 @@ class Workload:
     grad_reduce_bytes: float = 4.0  # on the wire
     gather_bytes: float = 0.0  # of a sharded weight on the wire (FSDP's float8 all-gather: 1); 0: as weight_bytes
     optimizer_bytes: float = 12.0  # fp32 master + two moments
+    master_grad_bytes: float = 0.0  # fp32 gradients kept with the optimizer state, sharded as it is (DeepSpeed ZeRO-1)
     peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py

@@ -43,6 +43,13 @@ def residual_op(model: ModelSpec, workload: Workload, core: Core) -> MemoryBound
                        forward_kernels=kernels, backward_kernels=kernels, modules=FULL)  # fmt: skip
 
 
+def _steps_saved(model: ModelSpec, workload: Workload) -> bool:
+    """Whether a norm is written as steps that each save their operands: RMSNorm in plain torch. torch's LayerNorm is one
+    autograd function, as a fused or compiled norm is."""
+    stack = workload.stack
+    return not (stack.fused_norm or stack.compiled or stack.norm_saves_input_only or model.norm_bias)
+
+
 def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     """One transformer block: norms, halves, residuals, and the parameters that a card holds."""
     ops = LayerOps()
@@ -58,6 +65,8 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
         ops.add(Saved(name="norm_input", size_bytes=BF16 * elements, modules=0 if i == 0 else FULL))
         if i < len(halves):
             ops.add(Saved(name="norm_output", size_bytes=BF16 * elements, modules=NORM))
+        if _steps_saved(model, workload):  # the fp32 input, and the 16-bit result before its weight
+            ops.add(Saved(name="norm_unfused", size_bytes=(4.0 + BF16) * elements, modules=NORM))
     for _ in halves:
         ops.add(residual_op(model, workload, core))
         if workload.stack.dropout:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import LayerPrices
-from cost_models.strategies import SCHEDULE_CODE, F64, I64, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, SCHEDULE_CODE, Layout, StrategyBatch
 
 CAUSES = (
     "weights", "gradients", "optimizer", "activations", "logits", "transient", "communication_buffers", "reserved_overhead",
@@ -95,7 +95,7 @@ def static_bytes(
     return {
         "weights": held(3, workload.weight_bytes) * copies,
         "gradients": held(2, workload.grad_bytes) * copies,
-        "optimizer": held(1, workload.optimizer_bytes) * on_card,
+        "optimizer": held(1, workload.optimizer_bytes + workload.master_grad_bytes) * on_card,
     }
 
 
@@ -142,7 +142,7 @@ def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload
     if not workload.peak_of_first_step:
         return np.zeros_like(dense)
     moments = 8.0 if workload.optimizer_bytes >= 10.0 else workload.optimizer_bytes / 2
-    return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments))["optimizer"]
+    return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))["optimizer"]
 
 
 def in_flight_v(total: F64, vpp: int) -> F64:

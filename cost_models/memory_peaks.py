@@ -79,7 +79,9 @@ def workspace(
     loss = _loss_workspace(batch, model, workload)[:, None] + BF16 * vocabulary
     widest = _widest(np.stack([each.widest for each in kinds], axis=1), present[:, :k])
     widest = np.maximum(widest, np.where(on_head | on_embedding, vocabulary, 0.0))
-    step = np.zeros_like(widest) if workload.stack.fused_optimizer else FP32 * widest / shards[:, None]
+    # A temporary of the update, and the fp32 copy of a 16-bit gradient.
+    copies = 0.0 if workload.stack.fused_optimizer else FP32 * (2.0 if workload.grad_bytes < FP32 else 1.0)
+    step = copies * widest / shards[:, None]
     return Workspace(
         loss=np.where(on_head, loss, 0.0),
         layer=layer,

@@ -75,7 +75,10 @@ STACK_FACTS: dict[str, SourceFacts] = {
         front_heavy_split=True,
     ),
     "bloom_bench": SourceFacts(
-        says="Megatron-DeepSpeed: ALiBi, embedding norm, full recompute, ZeRO-1.", stack=_MEGATRON_DEEPSPEED
+        says="Megatron-DeepSpeed: ALiBi, embedding norm, full recompute, ZeRO-1, whose partition holds its gradients in fp32 "
+        "(DeepSpeed stage_1_and_2.py, single_partition_of_fp32_groups).",
+        workload={"master_grad_bytes": 4.0},
+        stack=_MEGATRON_DEEPSPEED
     ),
     "zero_bubble": SourceFacts(
         says="Megatron fork: fp16, dropout 0.1, unfused scores with fused softmax, no recompute.",
@@ -97,6 +100,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
             "fused_optimizer": False,
             "plain_autograd": True,
             "unpad_attention": True,
+            "transformer_engine": False,
             "overlap_grad_reduce": True,
             "overlap_param_gather": True,
             "wgrad_accumulation_fused": False,
@@ -111,6 +115,9 @@ STACK_FACTS: dict[str, SourceFacts] = {
             "fused_optimizer": False,
             "plain_autograd": True,
             "attention_kernel": "flash2",
+            "transformer_engine": False,
+            "loss_bytes_per_logit": 10.0,  # fp32 log-softmax and its gradient, and that in 16 bit
+            "norm_saves_input_only": True,  # op-wise checkpoints save products and attention alone: norms run again
             "fused_norm": False,
             "fused_rope": False,
             "fused_activation": False,

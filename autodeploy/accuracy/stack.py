@@ -83,6 +83,7 @@ def _columns(run: Run) -> dict[str, Any]:
         "fused_cross_entropy": True if extra.get("cross_entropy_fusion") else None,
         "forced_balance": True if run.routing in BALANCED_ROUTINGS else None,
         "cuda_graphs": True if run.cuda_graph not in (None, "none") else None,
+        "norm_saves_input_only": True if "tp-2d" in extra.get("flags", ()) else None,
         "fsdp": True if run.fsdp or run.zero_stage == 3 else None,
         "head_sharded_over_tp": False if "logits_gathered_over_tp" in extra else None,
     }
@@ -168,6 +169,8 @@ def _stated_gradient_bytes(run: Run) -> dict[str, float]:
     if run.extra.get("grad_dtype"):
         size = 4.0 if str(run.extra["grad_dtype"]).startswith("fp32") else 2.0
         stated.update(grad_bytes=size, grad_reduce_bytes=size)
+        if size == 4.0:  # whole gradients in fp32 need no second copy beside the optimizer
+            stated["master_grad_bytes"] = 0.0
     if run.extra.get("grad_reduce_dtype"):
         stated["grad_reduce_bytes"] = 4.0 if run.extra["grad_reduce_dtype"] == "fp32" else 2.0
     return stated
