@@ -18,7 +18,7 @@ from cost_models.inputs import LayerKind, ModelSpec, Workload
 from cost_models.layer_price import LayerPrices
 from cost_models.memory import sum_by_rank
 from cost_models.stages import StageCosts
-from cost_models.strategies import F64, Layout, StrategyBatch
+from cost_models.strategies import F64, Bool, Layout, StrategyBatch
 from cost_models.weight_shapes import layer_weights, vocabulary_weight
 
 BF16, FP32 = 2.0, 4.0  # bytes
@@ -91,7 +91,7 @@ def workspace(
     )
 
 
-def _widest(values: F64, present: F64) -> F64:
+def _widest(values: F64, present: Bool) -> F64:
     """[N, K] of the kinds present on each rank [P, K] -> [N, P]."""
     return np.max(np.where(present[None], values[:, None, :], 0.0), axis=2)
 
