@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 F64 = NDArray[np.float64]
-PARTS = 1  # of a group, worked out one after the other
 PLAIN_GROUPS = 3  # after these whole rounds of groups the rest repeats the last round
 
 
@@ -123,15 +122,9 @@ class _Rounds:
         return x
 
     def _group(self, x: F64, chunk: int, done: int, turns: int) -> F64:
-        """`turns` backwards of `chunk` with the forwards between them; a path may change ranks before each part."""
-        for at in range(PARTS):
-            low, high = turns * at // PARTS, turns * (at + 1) // PARTS
-            if high > low:
-                x = self._part(x, chunk, done + low, high - low)
-        return x
-
-    def _part(self, x: F64, chunk: int, done: int, turns: int) -> F64:
-        """Turns of one part; a hop down loses two turns, a hop up costs the gradient's way."""
+        """`turns` backwards of `chunk` with the forwards between them; a hop down loses two turns, one up the
+        gradient's way. Finer parts than a group let paths hop too often: they overestimate (tried: 2, 3, 4 parts).
+        """
         backward = self.backward[chunk]
         work = turns * backward + self._forwards(done, turns)
         turn = work / turns
