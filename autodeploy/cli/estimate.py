@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from autodeploy.cli import options as opt
 
+if TYPE_CHECKING:
+    from autodeploy.cli.case import LoadedCase
+    from cost_models.step import StepCost
+    from cost_models.strategies import StrategyBatch
+
 DOES_NOT_FIT = 3
+CASE = (
+    "model",
+    "hardware",
+    "seq_length",
+    "global_batch",
+    "precision",
+    "backend",
+    "imbalance",
+    "memory_cap",
+    "tokens",
+)
 # Options that say what a token of the notation says: (option, token).
 TOKENS_OF = {"micro_batch": "MBS{}", "zero": "ZeRO{}", "recompute": "{}", "schedule": "{}"}
 
@@ -60,27 +76,25 @@ def estimate(
 
 
 def _run(given: dict[str, Any]) -> dict[str, Any]:
-    from autodeploy.cli.case import CaseOptions, case_of, load_case
+    from autodeploy.cli.case import case_of
     from autodeploy.report.documents import estimate_document
+
+    loaded, batch, cost = load_and_price(given, "estimate")
+    return estimate_document(case_of(loaded), batch, cost)
+
+
+def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
+    """The case and its one strategy, priced by rank."""
+    from autodeploy.cli.case import CaseOptions, load_case
     from autodeploy.search.standard import price_one
 
-    names = (
-        "model",
-        "hardware",
-        "seq_length",
-        "global_batch",
-        "precision",
-        "backend",
-        "imbalance",
-        "memory_cap",
-        "tokens",
-    )
-    loaded = load_case(CaseOptions(**{name: given[name] for name in names}, price=given["price_per_device_hour"]))
+    options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
+    devices = _devices(given["devices"], command)
+    loaded = load_case(options)
     batch, cost = price_one(
-        strategy_text(given), loaded.model, loaded.hardware, loaded.workload, _devices(given["devices"]), loaded.backend
+        strategy_text(given), loaded.model, loaded.hardware, loaded.workload, devices, loaded.backend
     )
-    case = case_of(loaded)
-    return estimate_document(case, batch, cost)
+    return loaded, batch, cost
 
 
 def strategy_text(given: dict[str, Any]) -> str:
@@ -89,11 +103,11 @@ def strategy_text(given: dict[str, Any]) -> str:
     return "/".join([given["strategy"], *(token for token in tokens if token != "none")])
 
 
-def _devices(text: str) -> int:
+def _devices(text: str, command: str) -> int:
     from autodeploy.cli.ranges import card_counts
     from autodeploy.errors import InputError
 
     counts = card_counts(text, 1)
     if len(counts) != 1:
-        raise InputError("--devices", text, "one number of cards for estimate", "search takes ranges")
+        raise InputError("--devices", text, f"one number of cards for {command}", "search takes ranges")
     return counts[0]

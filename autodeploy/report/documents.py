@@ -80,11 +80,13 @@ def ranked_entries(case: Case, result: SearchResult) -> list[dict[str, Any]]:
     ]
 
 
-def estimate_document(case: Case, batch: StrategyBatch, cost: StepCost) -> dict[str, Any]:
+def estimate_document(
+    case: Case, batch: StrategyBatch, cost: StepCost, *, simulated_s: float | None = None
+) -> dict[str, Any]:
     """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
     document = _head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
     _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
-    document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0]) | {
+    document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0], simulated_s=simulated_s) | {
         "per_rank": per_rank(batch, cost, 0)
     }
     return document

@@ -1,0 +1,123 @@
+"""``autodeploy simulate``: replays one step of one strategy event by event."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autodeploy.cli import options as opt
+
+DOES_NOT_FIT = 3
+PICTURES = (".svg", ".html")
+Trace = Annotated[Path | None, typer.Option("--trace", help="Chrome / Perfetto JSON of the whole step.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Timeline as .svg or self-contained .html.")]
+Window = Annotated[
+    str | None, typer.Option("--window", help="Seconds a:b of the step that the picture shows. [all of it]")
+]
+
+
+def simulate(
+    model: opt.Model,
+    strategy: opt.StrategyText,
+    hardware: opt.Hardware,
+    devices: opt.Devices,
+    seq_length: opt.SeqLength = 4096,
+    global_batch: opt.GlobalBatch = 1024,
+    precision: opt.Precision = "bf16",
+    backend: opt.Backend = None,
+    imbalance: opt.Imbalance = None,
+    memory_cap: opt.MemoryCap = None,
+    tokens: opt.Tokens = None,
+    price_per_device_hour: opt.Price = None,
+    micro_batch: opt.AxisMicroBatch = None,
+    recompute: opt.AxisRecompute = None,
+    schedule: opt.AxisSchedule = None,
+    zero: opt.AxisZero = None,
+    trace: Trace = None,
+    picture: Picture = None,
+    window: Window = None,
+    format: opt.Format = "table",
+    output: opt.Output = None,
+) -> None:
+    """Replay one step of STRATEGY: step time, bubble, lanes of every pipeline rank, masked expert communication, memory.
+
+    Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
+    """
+    given = dict(locals())
+    from autodeploy.cli.output import check_format, check_writable, emit, render
+
+    check_format(format)
+    for option, path in (("--output", output), ("--trace", trace), ("--picture", picture)):
+        check_writable(option, path)
+    window_s = _checked_window(picture, window)
+    document, step = _run(given)
+    _write_files(step, trace, picture, window_s)
+
+    def table() -> str:
+        from autodeploy.report.simulate_table import simulate_table
+
+        return simulate_table(document, step, window_s, colour=output is None and sys.stdout.isatty())
+
+    def csv() -> str:
+        from autodeploy.report.simulate_table import ranks_csv
+
+        return ranks_csv(document)
+
+    emit(render(format, document, table, csv), output)
+    if not document["estimate"]["fits"]:
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+def _run(given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    from autodeploy.cli.case import case_of
+    from autodeploy.cli.estimate import load_and_price
+    from autodeploy.report.simulate_document import simulate_document
+    from autodeploy.twin import simulate_strategy
+
+    loaded, batch, cost = load_and_price(given, "simulate")
+    step = simulate_strategy(loaded.model, loaded.hardware, loaded.workload, batch)
+    return simulate_document(case_of(loaded), batch, cost, step), step
+
+
+def _checked_window(picture: Path | None, window: str | None) -> tuple[float, float] | None:
+    from autodeploy.errors import InputError
+
+    if picture is not None and picture.suffix not in PICTURES:
+        raise InputError("--picture", str(picture), f"a file that ends in {' or '.join(PICTURES)}")
+    if window is None:
+        return None
+    start, colon, end = window.partition(":")
+    try:
+        found = float(start or 0), float(end)
+    except ValueError:
+        found = (0.0, 0.0)
+    if not colon or not 0 <= found[0] < found[1] < float("inf"):
+        raise InputError("--window", window, "seconds start:end with 0 <= start < end, such as 1.5:2")
+    return found
+
+
+def _write_files(step: Any, trace: Path | None, picture: Path | None, window_s: tuple[float, float] | None) -> None:
+    from autodeploy.errors import InputError
+    from autodeploy.schedule.picture import html_page, svg
+    from autodeploy.schedule.trace import trace_json
+
+    length_s = float(step.result.pipeline_s[0])
+    if window_s is not None and window_s[0] >= length_s:
+        raise InputError("--window", f"{window_s[0]}:{window_s[1]}", f"within the {length_s:.3f} s of the pipeline")
+    if trace is not None:
+        _write("--trace", trace, trace_json(step.result))
+    if picture is not None:
+        draw = svg if picture.suffix == ".svg" else html_page
+        _write("--picture", picture, draw(step.result, 0, window_s))
+
+
+def _write(option: str, path: Path, text: str) -> None:
+    from autodeploy.errors import InputError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(option, str(path), "a file that can be written", str(error.strerror)) from error

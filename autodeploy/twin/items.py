@@ -1,0 +1,2 @@
+def price_items():
+    raise NotImplementedError
