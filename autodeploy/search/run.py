@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cost_models.step import StepCost
 
 SIMULATED = 48  # leaders that the simulator replays before they are ranked
+BALANCED = 12  # best groups whose layers are balanced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +76,25 @@ def _screen_and_refine(
         found = refine_around(request, shortlist, pool, twin, deadline, progress)
         result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out)
         pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
+        pool = _with_balanced_layers(request, pool, twin)
     return result, pool
+
+
+def _with_balanced_layers(request: SearchRequest, pool: Candidates, twin: Twin) -> Candidates:
+    """The best of the best groups once more with balanced layers, where a layout is allowed, fits and costs less."""
+    if twin.balanced is None or request.axes.layout is not None:
+        return pool
+    leaders = rank(replace(request, top=BALANCED), pool, pool.step_s, pool.step_s).candidates
+    kept = [pool]
+    for i in range(len(leaders)):
+        origin = leaders.take(slice(i, i + 1))
+        found = twin.balanced(request, origin.batch)
+        if found is None or not twin.valid(request, found)[0]:
+            continue
+        priced = twin.screened(request, found)
+        if priced.feasible[0] and priced.score[0] < origin.score[0]:
+            kept.append(priced)
+    return Candidates.concatenate(kept)
 
 
 def _misses(request: SearchRequest, twin: Twin, deadline: float | None) -> list[NearMiss]:

@@ -50,17 +50,33 @@ def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
     return np.asarray(check(request.model, request.hardware, request.workload, batch, request.backend) == 0)
 
 
+def balanced_layout(request: SearchRequest, strategy: StrategyBatch) -> StrategyBatch | None:
+    """One strategy with balanced layers, as the back end can write them."""
+    from autodeploy.twin.balanced import balanced
+
+    return balanced(request.model, request.hardware, request.workload, strategy, request.backend)
+
+
 def run_search(
     request: SearchRequest,
     *,
     refiner: SimulateBatch | None = None,
+    simulated: bool = True,
     progress: Progress | None = None,
     on_priced: OnPriced | None = None,
 ) -> SearchResult:
-    """``search`` with the cost models, the space and the rules of this package, and a simulator if one is given."""
+    """``search`` with the cost models, the space, the rules and the event simulator (or ``refiner``) of this package;
+    ``simulated`` False ranks by the closed form alone."""
+    from autodeploy.twin import simulated_step_s
     from cost_models.step import evaluate
 
-    twin = Twin(evaluate=evaluate, space=standard_space, valid=rules_allow, refiner=refiner)
+    twin = Twin(
+        evaluate=evaluate,
+        space=standard_space,
+        valid=rules_allow,
+        refiner=(refiner or simulated_step_s) if simulated else None,
+        balanced=balanced_layout,
+    )
     return search(request, twin, progress=progress, on_priced=on_priced)
 
 

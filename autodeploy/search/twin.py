@@ -13,6 +13,7 @@ from autodeploy.search.space import Space
 from cost_models.strategies import F64, Bool, StrategyBatch
 
 Valid = Callable[[SearchRequest, StrategyBatch], Bool]
+Balanced = Callable[[SearchRequest, StrategyBatch], StrategyBatch | None]  # one strategy with its layers balanced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Twin:
     space: Space
     valid: Valid
     refiner: SimulateBatch | None = None
+    balanced: Balanced | None = None
 
     def screened(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
         """Closed-form price."""

@@ -42,7 +42,7 @@ def balanced(
     workload: Workload,
     strategy: StrategyBatch,
     backend: str,
-    time_limit_s: float = 0.3,
+    time_limit_s: float = 0.15,
 ) -> StrategyBatch | None:
     """The strategy with the balanced layout that its back end can write; None where there is no other."""
     layout = strategy.layouts[int(strategy.layout[0])]
