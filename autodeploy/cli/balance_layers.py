@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +17,7 @@ from autodeploy.balance.layers import parse_layout as parse
 from autodeploy.balance.layers.costs import read_items
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.balance.layers.report import STAGE_COLUMNS, plan_to_dict, stage_rows
+from autodeploy.cli import options as opt
 from autodeploy.cli.output import check_format, check_writable, emit, render
 from autodeploy.errors import InputError
 
@@ -23,12 +25,23 @@ GIB = 2**30
 
 
 def layers(
+    model: Annotated[str | None, typer.Argument(help="Model to price; with STRATEGY, instead of --costs.")] = None,
+    strategy: Annotated[str | None, typer.Argument(help="Such as TP8/PP16/VPP2/EP32: gives PP, VPP, G.")] = None,
+    hardware: Annotated[str | None, typer.Option("--hardware", help="Profile name or YAML file.")] = None,
+    devices: Annotated[str | None, typer.Option("--devices", help="Cards.")] = None,
+    seq_length: opt.SeqLength = 4096,
+    global_batch: opt.GlobalBatch = 1024,
+    precision: opt.Precision = "bf16",
+    backend: opt.Backend = None,
+    imbalance: opt.Imbalance = None,
     costs: Annotated[Path | None, typer.Option(help="Item costs: YAML, JSON or CSV.")] = None,
-    pp: Annotated[int, typer.Option("--pp", help="Pipeline ranks.")] = 1,
+    pp: Annotated[int, typer.Option("--pp", help="Pipeline ranks. [by STRATEGY]")] = 1,
     vpp: Annotated[int, typer.Option("--vpp", help="Virtual stages of each rank.")] = 1,
     micro_batches: Annotated[int, typer.Option(help="Micro-batches a step; 0: 2 x PP.")] = 0,
     group: Annotated[int, typer.Option(help="Micro-batch group of the interleaved schedule; 0: PP.")] = 0,
-    memory_cap: Annotated[float, typer.Option(help="GiB of a card for what the items need; 0: no cap.")] = 0.0,
+    memory_cap: Annotated[
+        float, typer.Option(help="GiB of a card for what the items need; 0: by MODEL or none.")
+    ] = 0.0,
     mtp_apart: Annotated[bool, typer.Option(help="MTP modules may sit apart from the head.")] = True,
     mtp_embedding_first: Annotated[bool, typer.Option(help="Prescribe the MTP embedding on the first stage.")] = False,
     before: Annotated[str, typer.Option(help="The layout now, Megatron notation; default equal slots.")] = "",
@@ -36,11 +49,13 @@ def layers(
     output_format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
 ) -> None:
-    """Balance pipeline stages: the least (largest rank sum, then largest chunk) that fits every rank's memory."""
+    """Balance pipeline stages: the least (largest rank sum, then largest chunk) that fits every rank's memory.
+
+    Item costs come from --costs, or the twin prices them: MODEL STRATEGY --hardware H --devices N.
+    """
+    given = dict(locals())
     check_format(output_format)
     check_writable("--output", output)
-    if costs is None:
-        raise InputError("--costs", None, "a YAML, JSON or CSV file of item costs")
     options = BalanceOptions(
         micro_batches=micro_batches,
         micro_batch_group=group,
@@ -49,17 +64,43 @@ def layers(
         memory_cap_bytes=memory_cap * GIB if memory_cap else float("inf"),
         before=parse(before) if before else (),
     )
-    items = read_items(costs)
+    if costs is not None and model is None:
+        items = read_items(costs)
+    else:
+        items, pp, vpp, options = _priced(given, options)
     text, feasible = run_layers(items, pp, vpp, options, mtp_embedding_first, output_format)
     emit(text, output)
     if not feasible:
         raise typer.Exit(3)
 
 
+def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
+    """Items, PP, VPP and options of MODEL STRATEGY; the layout now is the strategy's, the cap what the card leaves."""
+    from autodeploy.cli.estimate import load_and_price
+    from autodeploy.twin import price_items
+    from autodeploy.twin.balanced import options_for, stages_of
+
+    if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
+        raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
+    for name in ("model", "strategy", "hardware", "devices"):
+        if given[name] is None:
+            raise InputError(name, None, "a --costs file, or MODEL STRATEGY --hardware H --devices N")
+    absent = ("memory_cap", "tokens", "price_per_device_hour", "micro_batch", "recompute", "schedule", "zero")
+    loaded, batch, cost = load_and_price(given | dict.fromkeys(absent), "balance layers")
+    found = options_for(cost, batch, loaded.hardware, loaded.workload, options.time_limit_s)
+    layout = batch.layouts[0]
+    kept = {name: getattr(options, name) for name in ("mtp_apart", "before")}
+    if options.memory_cap_bytes != float("inf"):
+        kept["memory_cap_bytes"] = options.memory_cap_bytes
+    kept["before"] = kept["before"] or stages_of(layout)
+    items = price_items(loaded.model, loaded.hardware, loaded.workload, batch)
+    return items, layout.pp, layout.vpp, replace(found, **kept)
+
+
 def run_layers(
     items: LayerItems, pp: int, vpp: int, options: BalanceOptions, mtp_embedding_first: bool, output_format: str
 ) -> tuple[str, bool]:
-    """(rendered result, whether it fits): the seam for items priced from MODEL STRATEGY --hardware."""
+    """(rendered result, whether it fits)."""
     plan = balance_layers(move_mtp_embedding(items) if mtp_embedding_first else items, pp, vpp, options)
     return _render(plan, output_format), plan.feasible
 

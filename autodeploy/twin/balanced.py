@@ -80,3 +80,14 @@ def _mindspeed_text(plan: LayerPlan) -> str:
     if written.num_layer_list:
         return ",".join(map(str, written.num_layer_list))
     return "noop:" + ",".join(map(str, written.noop_layers)) if written.noop_layers else "even"
+
+
+def stages_of(layout: Layout) -> tuple[str, ...]:
+    """The layout as symbols of each stage: E, t, m, L."""
+    return tuple(
+        "".join(
+            symbol * int(round(count))
+            for symbol, count in zip("EtmL", (row[-3], row[:-3].sum(), *row[-2:]), strict=True)
+        )
+        for row in layout.counts
+    )
