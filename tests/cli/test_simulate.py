@@ -13,18 +13,6 @@ from tests.cli.test_search import ROW_KEYS
 
 MOE_CASE = ["qwen3-30b-a3b", "--hardware", "h100-sxm", "--devices", "32", "--seq-length", "4096"]
 MOE_CASE += ["--global-batch", "128", "--backend", "any"]
-    "qwen3-30b-a3b",
-    "--hardware",
-    "h100-sxm",
-    "--devices",
-    "32",
-    "--seq-length",
-    "4096",
-    "--global-batch",
-    "128",
-    "--backend",
-    "any",
-]
 
 
 def simulate(capsys: pytest.CaptureFixture[str], strategy: str, *options: str, case: list[str] = SMALL) -> Ran:
