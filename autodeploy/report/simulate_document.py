@@ -24,13 +24,12 @@ def simulate_document(case: Case, batch: StrategyBatch, cost: StepCost, step: Si
     entry, result = document["estimate"], step.result
     ranks = step.group.layout.pp
     order = result.lane_order[0]
-    masking = result.masking
     entry |= {
         "pipeline_time_s": float(result.pipeline_s[0]),
         "compute_idle_frac": float(result.bubble_frac[0]),
         "simulated_as": step.group.simulated_as,
         "ep_time_s": step.ep_s / ranks,
-        "ep_exposed_s": float(masking.exposed_s[0]) / ranks if masking else 0.0,
+        "ep_exposed_s": step.ep_exposed_s / ranks,
         "ep_masked_frac": step.masked_frac,
         "ep_masked_frac_steady": step.steady_masked_frac,
         "cut": CUTS.get(order, "none"),
@@ -38,6 +37,11 @@ def simulate_document(case: Case, batch: StrategyBatch, cost: StepCost, step: Si
         "paired_ends": result.ends[0],
     }
     entry["per_rank"] |= _lanes(step)
+    lists = entry["per_rank"]
+    held = zip(
+        lists["peak_memory_gib"], lists["memory_gib"]["activations"], lists["replayed_activations_gib"], strict=True
+    )
+    lists["replayed_peak_memory_gib"] = [peak - closed + replayed for peak, closed, replayed in held]
     return document
 
 

@@ -29,6 +29,7 @@ class StepRequest:
     request: SimulationRequest
     constant_s: F64
     straggler_frac: F64
+    hidden_ep_s: F64  # expert communication that the request leaves out as hidden, summed over ranks
 
     def step_s(self, simulated_s: F64) -> F64:
         return (simulated_s + self.constant_s) * (1.0 + self.straggler_frac)
@@ -38,7 +39,7 @@ def step_request(
     given: TwinInput, table: PriceTable, group: Group, *, events: bool = False, layers: bool = False
 ) -> StepRequest:
     """`table` is of the rows of the group. `layers`: segments of every layer even where nothing overlaps."""
-    costs = closed_form_stages(given, table, group)
+    costs, hidden = closed_form_stages(given, table, group)
     tail, constant, straggler = _step_tail(given, table, group, costs)
     in_layers = layers or group.lanes
     request = SimulationRequest(
@@ -47,7 +48,7 @@ def step_request(
         vpp=group.layout.vpp,
         micro_batches=group.micro_batches,
         group=group.micro_batch_group,
-        costs=layer_segments(given, table, group, costs) if in_layers else whole_stages(costs),
+        costs=layer_segments(given, table, group, costs, hidden) if in_layers else whole_stages(costs),
         overlap="lanes" if group.lanes else "none",
         ends=None if group.schedule == "adaptive-pipe" else "none",
         p2p_s=costs.p2p_s,
@@ -56,7 +57,8 @@ def step_request(
         memory=StageMemory(activation_bytes=costs.saved_bytes - costs.swapped_bytes, weight_kept_frac=WEIGHT_KEPT_FRAC),
         keep_events=events,
     )
-    return StepRequest(request=request, constant_s=constant, straggler_frac=straggler)
+    hidden_ep = hidden.sum(axis=1) * group.micro_batches
+    return StepRequest(request=request, constant_s=constant, straggler_frac=straggler, hidden_ep_s=hidden_ep)
 
 
 def _step_tail(given: TwinInput, table: PriceTable, group: Group, costs: StageCosts) -> tuple[StepTail, F64, F64]:

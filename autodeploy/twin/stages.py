@@ -9,6 +9,7 @@ import numpy as np
 
 from autodeploy.schedule import LayerSegments, Segment
 from autodeploy.schedule import StageCosts as StageSeconds
+from autodeploy.schedule.segments import IS_EP
 from autodeploy.twin.groups import Group, TwinInput
 from autodeploy.twin.prices import PriceTable, column_segments
 from cost_models.expert_overlap import hide_expert_communication
@@ -23,18 +24,20 @@ COMPUTE_WITH_EP = (
 )  # fmt: skip
 
 
-def closed_form_stages(given: TwinInput, table: PriceTable, group: Group) -> StageCosts:
-    """As the closed form prices them, expert communication in series. `table` is of the rows of the group."""
+def closed_form_stages(given: TwinInput, table: PriceTable, group: Group) -> tuple[StageCosts, F64]:
+    """As the closed form prices them, and the expert communication that it takes out as hidden where the simulator has no
+    lanes for the overlap, seconds per micro-batch [N, S]. `table` is of the rows of the group."""
     costs = stage_costs(
         table.prices, table.point, table.mask, table.plain, group.batch, group.layout, given.model, given.hardware,
         given.workload,
     )  # fmt: skip
     gather_parameters(costs, table.prices, group.batch, group.layout, given.hardware, given.workload)
-    if not group.lanes and group.ep_overlap:  # an overlap that the simulator has no lanes for: the closed form's share
+    hidden = np.zeros_like(costs.forward_s)
+    if group.ep_overlap and not group.lanes:
         m = np.full(len(group.batch), group.micro_batches)
-        hide_expert_communication(costs, group.batch, group.layout, group.schedule, m, given.hardware)
+        hidden = hide_expert_communication(costs, group.batch, group.layout, group.schedule, m, given.hardware)
     swap_activations(costs, group.batch, given.hardware)
-    return costs
+    return costs, hidden
 
 
 def whole_stages(costs: StageCosts) -> StageSeconds:
@@ -44,11 +47,17 @@ def whole_stages(costs: StageCosts) -> StageSeconds:
     )
 
 
-def layer_segments(given: TwinInput, table: PriceTable, group: Group, costs: StageCosts) -> LayerSegments:
-    """Every layer of every stage in its segments; sums per stage are those of `costs`."""
+def layer_segments(
+    given: TwinInput, table: PriceTable, group: Group, costs: StageCosts, hidden_s: F64
+) -> LayerSegments:
+    """Every layer of every stage in its segments; sums per stage are those of `costs`, with `hidden_s` [N, S] off."""
     chunks = given.workload.stack.hierarchical_chunks if group.lanes else 0
     columns = layer_columns(group.layout)
     seconds = _blended(table, group, columns, chunks)
+    if hidden_s.any():
+        ep = LayerSegments(seconds=seconds).ep_s
+        left = 1.0 - np.divide(hidden_s, ep, out=np.zeros_like(ep), where=ep > 0)
+        seconds[..., np.array(IS_EP)] *= left[:, :, None, None]
     exact = _blended(table, group, columns, 0) if chunks > 1 else seconds
     _add_rest(seconds, exact, costs)
     if group.lanes:

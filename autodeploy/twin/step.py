@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autodeploy.schedule import SimulationResult, simulate
+from autodeploy.errors import InputError
+from autodeploy.schedule import ScheduleError, SimulationResult, simulate
 from autodeploy.twin.bridge import step_request
 from autodeploy.twin.groups import Group, TwinInput, groups_of
 from autodeploy.twin.prices import price_table
@@ -16,12 +17,14 @@ from cost_models.strategies import F64, StrategyBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SimulatedStep:
-    """`step_s`: the whole step; `result`: its pipeline, with events; `ep_rank_s` [P]: expert communication of each rank."""
+    """`step_s`: the whole step; `result`: its pipeline, with events; `ep_s`: expert communication,
+    summed over ranks."""
 
     step_s: float
     group: Group
     result: SimulationResult
     ep_s: float
+    ep_exposed_s: float
     masked_frac: float | None  # of the whole step; None: no expert communication
     steady_masked_frac: float | None
 
@@ -29,18 +32,24 @@ class SimulatedStep:
 def simulate_strategy(
     model: ModelSpec, hardware: HardwareProfile, workload: Workload, batch: StrategyBatch, *, events: bool = True
 ) -> SimulatedStep:
-    """Replays the step of a batch of one. ScheduleError where the simulator has no such schedule."""
+    """Replays the step of a batch of one. InputError where the schedule cannot run in that shape."""
     given = TwinInput(model=model, hardware=hardware, workload=workload)
     group = next(groups_of(batch, workload.global_batch))
     asked = step_request(given, price_table(model, hardware, workload, batch), group, events=events, layers=True)
-    result = simulate(asked.request)
-    masking = result.masking
+    try:
+        result = simulate(asked.request)
+    except ScheduleError as error:
+        raise InputError("STRATEGY", group.schedule, "a schedule that can run in this shape", str(error)) from error
+    masking, hidden = result.masking, float(asked.hidden_ep_s[0])
+    left = float(masking.ep_s[0]) if masking else 0.0
+    exposed = float(masking.exposed_s[0]) if masking else 0.0
     return SimulatedStep(
         step_s=float(asked.step_s(result.step_s)[0]),
         group=group,
         result=result,
-        ep_s=float(masking.ep_s[0]) if masking else 0.0,
-        masked_frac=_number(masking.masked_frac) if masking else None,
+        ep_s=left + hidden,
+        ep_exposed_s=exposed,
+        masked_frac=1.0 - exposed / (left + hidden) if left + hidden > 0 else None,
         steady_masked_frac=_number(masking.steady_masked_frac) if masking else None,
     )
 

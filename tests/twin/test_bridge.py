@@ -24,6 +24,7 @@ WITHOUT_OVERLAP = [
     (MOE, f"TP8/PP16/VPP2/EP32/{SELECTIVE}"),
     (MOE, f"TP8/PP16/EP32/{SELECTIVE}/hierarchical-dedup"),
     (MOE, "TP8/PP16/VPP2/EP32/MBS2/full"),
+    (MOE, "TP8/PP16/EP32/MBS2/full/1f1b/ep-overlap"),
 ]
 
 
@@ -43,8 +44,8 @@ def test_segments_of_layers_add_up_to_the_stages(dispatcher: str, recompute: str
     given = TwinInput(model=model, hardware=hardware, workload=workload)
     group = next(groups_of(batch, workload.global_batch))
     table = price_table(model, hardware, workload, batch)
-    costs = closed_form_stages(given, table, group)
-    segments = layer_segments(given, table, group, costs)
+    costs, hidden = closed_form_stages(given, table, group)
+    segments = layer_segments(given, table, group, costs, hidden)
     sums = segments.stage_costs()
     for name in ("forward_s", "backward_input_s", "backward_weight_s"):
         assert getattr(sums, name) == pytest.approx(getattr(costs, name), rel=1e-9), name
@@ -57,7 +58,7 @@ def test_recompute_of_the_expert_module_brings_its_communication_back() -> None:
     given = TwinInput(model=model, hardware=hardware, workload=workload)
     group = next(groups_of(batch, workload.global_batch))
     table = price_table(model, hardware, workload, batch)
-    seconds = layer_segments(given, table, group, closed_form_stages(given, table, group)).seconds[0, 8, 0]
+    seconds = layer_segments(given, table, group, *closed_form_stages(given, table, group)).seconds[0, 8, 0]
     assert seconds[Segment.EXPERTS_R] == pytest.approx(seconds[Segment.EXPERTS_F])
     assert seconds[Segment.DISPATCH_INTER_R] == pytest.approx(seconds[Segment.DISPATCH_INTER_F])
     assert 0 < seconds[Segment.ATTENTION_R] < seconds[Segment.ATTENTION_F]
@@ -102,3 +103,11 @@ def test_overlap_masks_expert_communication() -> None:
     assert masked.steady_masked_frac is not None and masked.steady_masked_frac > 0.8
     assert masked.step_s < serial.step_s
     assert np.all(masked.result.busy_s[0, :, 0] < masked.result.pipeline_s[0])
+
+
+def test_an_overlap_without_lanes_is_the_closed_forms() -> None:
+    """On plain 1F1B a paired forward and backward would hold each other up; what is hidden counts as masked."""
+    serial = simulate_strategy(*strategy(MOE, f"TP8/PP16/EP32/{SELECTIVE}"))
+    hidden = simulate_strategy(*strategy(MOE, f"TP8/PP16/EP32/{SELECTIVE}/1f1b/ep-overlap"))
+    assert hidden.ep_s == pytest.approx(serial.ep_s, rel=1e-9) and hidden.step_s < serial.step_s
+    assert hidden.masked_frac is not None and 0.4 < hidden.masked_frac < 0.8 and hidden.steady_masked_frac is None
