@@ -173,7 +173,9 @@ def _core_attention(ops: LayerOps, a: Attention, w: Workload, core: Core, qk_dim
             Saved(name="log_sum_exp", size_bytes=(64 if w.stack.attention_kernel == "npu_flash" else 4) * core.tokens * heads,
                   modules=CORE),
         )  # fmt: skip
-        if w.stack.transformer_engine:  # its context parallelism keeps the output once more: see docs of memory accuracy
+        if (
+            w.stack.transformer_engine
+        ):  # its context parallelism keeps the output once more: see docs of memory accuracy
             again = np.where(core.cp > 1, BF16 * core.tokens * heads * v_dim, 0.0)
             ops.add(Saved(name="context_parallel_output", size_bytes=again, modules=CORE))
     kv_bytes = BF16 * core.tokens * kv_heads_on_card(a, core.tp) * (qk_dim + v_dim)

@@ -127,14 +127,23 @@ def copies_between_nodes(nodes: F64, experts: int, top_k: int, router_top_groups
 
 
 def dispatch_s(
-    size_bytes: F64, ep: F64, stride: F64, dispatcher: I64, ffn: FeedForward, hardware: HardwareProfile, stack: SoftwareStack
+    size_bytes: F64,
+    ep: F64,
+    stride: F64,
+    dispatcher: I64,
+    ffn: FeedForward,
+    hardware: HardwareProfile,
+    stack: SoftwareStack,
 ) -> tuple[F64, F64, F64]:
     """(total, intra-node, inter-node) seconds of one expert dispatch or combine by dispatcher.
 
     ``size_bytes`` is what a card sends: tokens x top_k x hidden. intra and inter are the occupations of the two lanes.
     """
     tiers = all_to_all_tiers_s(size_bytes, ep, stride, hardware)
-    intra_flat, inter_flat = tiers[0], np.sum(np.stack(tiers[1:]), axis=0) if len(tiers) > 1 else np.zeros_like(tiers[0])
+    intra_flat, inter_flat = (
+        tiers[0],
+        np.sum(np.stack(tiers[1:]), axis=0) if len(tiers) > 1 else np.zeros_like(tiers[0]),
+    )
     total_flat = np.max(np.stack(tiers), axis=0)
     inside = members(ep, stride, hardware.tiers[0])
     nodes = ep / inside
@@ -146,7 +155,9 @@ def dispatch_s(
     copies = np.where(dispatcher == code["hierarchical-dedup"], copies_b, copies_a)
     inter = _inter_node_s(tokens_bytes * copies, ep, stride, hardware)
     fan_out = size_bytes * (inside - 1.0) / inside
-    intra = _wire_s("all_to_all", np.where(inside > 1, fan_out, 0.0), inside, np.ones_like(inside), hardware.tiers[0], hardware)
+    intra = _wire_s(
+        "all_to_all", np.where(inside > 1, fan_out, 0.0), inside, np.ones_like(inside), hardware.tiers[0], hardware
+    )
     chunks = max(stack.hierarchical_chunks, 1)
     longer, shorter = np.maximum(inter, intra), np.minimum(inter, intra)
     total = np.where(nodes > 1, longer + shorter / chunks, intra)
@@ -166,7 +177,9 @@ def _inter_node_s(wire: F64, size: F64, stride: F64, hardware: HardwareProfile) 
     seconds = np.zeros_like(size)
     for tier in hardware.tiers[1:]:
         inside = members(size, stride, tier)
-        share = np.where(nodes > 1, (inside - lower) / np.maximum(size - members(size, stride, hardware.tiers[0]), 1e-9), 0.0)
+        share = np.where(
+            nodes > 1, (inside - lower) / np.maximum(size - members(size, stride, hardware.tiers[0]), 1e-9), 0.0
+        )
         seconds = np.maximum(seconds, _wire_s("all_to_all", wire * share, inside, lower, tier, hardware))
         lower = inside
     return seconds

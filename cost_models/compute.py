@@ -16,7 +16,9 @@ from cost_models.strategies import F64
 
 FP8_PRECISIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "mxfp8": "fp8_block", "nvfp4": "fp4"}
 SQUARE_TILES = ((128, 128), (128, 256), (256, 128))
-BACKWARD_ATTENTION_FLOP = 2.5  # recomputed scores, dV, dP, dQ, dK against two products forward (FlashAttention-2, section 3)
+BACKWARD_ATTENTION_FLOP = (
+    2.5  # recomputed scores, dV, dP, dQ, dK against two products forward (FlashAttention-2, section 3)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,15 @@ def _tile_factor(rows: F64, cols: F64, batch: F64, units: int, curve: GemmCurve)
 
 
 def gemm_s(
-    rows: F64, cols: F64, depth: F64, batch: F64, device: Device, dtype: str, *, out_bytes: float = 2.0, efficiency: float = 1.0
+    rows: F64,
+    cols: F64,
+    depth: F64,
+    batch: F64,
+    device: Device,
+    dtype: str,
+    *,
+    out_bytes: float = 2.0,
+    efficiency: float = 1.0,
 ) -> F64:
     """Seconds of ``batch`` products rows x cols x depth, launch left out. See inputs.GemmCurve for the form."""
     curve = device.gemm[dtype]
@@ -66,7 +76,11 @@ def gemm_s(
     rate = peak * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
     # Both are the power limit: a product so long that it throttles by itself does not throttle again in a long step.
     droop = 1.0 - curve.droop_frac * flop / (flop + curve.droop_half_flop)
-    busy = flop / (rate * np.minimum(droop, device.sustained_frac)) * _tile_factor(rows, cols, batch, device.compute_units, curve)
+    busy = (
+        flop
+        / (rate * np.minimum(droop, device.sustained_frac))
+        * _tile_factor(rows, cols, batch, device.compute_units, curve)
+    )
     moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
     stream = moved / (device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac)
     return np.maximum(busy, stream)
@@ -115,7 +129,9 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     activations = op.rows * (op.cols + op.depth)
     launches = curve.launch_s
     forward = np.maximum(flop / rate, (operand * weights + operand * activations) / bandwidth) + launches
-    dgrad = np.maximum(flop / rate / curve.dgrad_frac, (operand * weights + operand * activations) / bandwidth) + launches
+    dgrad = (
+        np.maximum(flop / rate / curve.dgrad_frac, (operand * weights + operand * activations) / bandwidth) + launches
+    )
     wgrad_bytes = operand * activations + 2 * grad_bytes * weights
     wgrad = np.maximum(flop / rate / curve.wgrad_frac, wgrad_bytes / bandwidth) + launches
     return Price(forward, dgrad, wgrad, 1.0, 2.0)
@@ -151,7 +167,10 @@ def price_attention(op: FusedAttention, device: Device, kernel: str) -> Price:
 
     forward = seconds(flop, curve.forward_efficiency_frac, None, None)
     backward = curve.launch_s + seconds(
-        BACKWARD_ATTENTION_FLOP * flop, curve.backward_efficiency_frac, curve.backward_seq_half, curve.backward_tile_half
+        BACKWARD_ATTENTION_FLOP * flop,
+        curve.backward_efficiency_frac,
+        curve.backward_seq_half,
+        curve.backward_tile_half,
     )
     return Price(forward, backward, np.zeros_like(forward), 1.0, 3.0)
 

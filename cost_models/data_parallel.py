@@ -70,7 +70,9 @@ def _reduce_and_gather(
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
         gather_s += on.column().seconds(count * workload.weight_bytes)
-    slow = np.where((batch.dp * batch.cp * batch.tp > hardware.cards_per_node), workload.stack.dp_collective_frac, 1.0)[:, None]
+    slow = np.where((batch.dp * batch.cp * batch.tp > hardware.cards_per_node), workload.stack.dp_collective_frac, 1.0)[
+        :, None
+    ]
     return reduce_s / slow, gather_s / slow
 
 
@@ -78,9 +80,7 @@ def terms(ring: RingTerms) -> tuple[F64, F64, F64]:
     return ring.latency_s, ring.seconds_per_byte, ring.ramp
 
 
-def optimizer_s(
-    dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload
-) -> F64:
+def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, hardware: HardwareProfile, workload: Workload) -> F64:
     """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
     zeroed whole, unless gradients are sharded too (they are freed). Memory-bound; an offloaded share travels over the host
     link instead. Unfused in torch, Adam is a chain of passes over fp32 tensors: decay 8 B, first moment 12, second 24, root

@@ -18,7 +18,12 @@ BOTH_ENDS = ("adaptive-pipe",)
 
 
 def hide_expert_communication(
-    costs: StageCosts, batch: StrategyBatch, layout: Layout, schedule: str, micro_batches: I64, hardware: HardwareProfile
+    costs: StageCosts,
+    batch: StrategyBatch,
+    layout: Layout,
+    schedule: str,
+    micro_batches: I64,
+    hardware: HardwareProfile,
 ) -> F64:
     """Takes the hidden share out of the stages' forward and backward seconds; returns it per micro-batch, [N, S]."""
     overlap = batch.ep_overlap

@@ -19,7 +19,9 @@ def attention_flop(a: Attention, hidden: int, workload: Workload) -> float:
         weights = q + kv + a.query_heads * a.v_head_dim * hidden
     elif a.kind == "softmax":
         gate = a.query_heads * a.v_head_dim if a.output_gate else 0
-        weights = hidden * (a.query_heads * (a.head_dim + a.v_head_dim) + a.kv_heads * (a.head_dim + a.v_head_dim) + gate)
+        weights = hidden * (
+            a.query_heads * (a.head_dim + a.v_head_dim) + a.kv_heads * (a.head_dim + a.v_head_dim) + gate
+        )
     else:
         values = a.value_heads or a.query_heads
         state = a.state_dim or a.head_dim

@@ -18,7 +18,9 @@ from cost_models.layer_price import LayerPrices
 from cost_models.stages import FULL, StageCosts
 from cost_models.strategies import F64, Bool, Layout, StrategyBatch
 
-MATRICES_PER_LAYER = 4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
+MATRICES_PER_LAYER = (
+    4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
+)
 
 
 def shards_each_use(batch: StrategyBatch, workload: Workload) -> Bool:
@@ -37,7 +39,12 @@ class _Wire:
 
 
 def gather_parameters(
-    costs: StageCosts, prices: LayerPrices, batch: StrategyBatch, layout: Layout, hardware: HardwareProfile, workload: Workload
+    costs: StageCosts,
+    prices: LayerPrices,
+    batch: StrategyBatch,
+    layout: Layout,
+    hardware: HardwareProfile,
+    workload: Workload,
 ) -> None:
     """Adds parameter gathers and gradient scatters to the stages of the strategies that shard parameters."""
     sharded = shards_each_use(batch, workload)
@@ -68,7 +75,12 @@ def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
 
 
 def _wire(
-    costs: StageCosts, prices: LayerPrices, batch: StrategyBatch, layout: Layout, hardware: HardwareProfile, workload: Workload
+    costs: StageCosts,
+    prices: LayerPrices,
+    batch: StrategyBatch,
+    layout: Layout,
+    hardware: HardwareProfile,
+    workload: Workload,
 ) -> _Wire:
     """Dense parameters are sharded over DP x CP, routed experts over their own data-parallel group."""
     counts = layout.counts.T

@@ -59,7 +59,9 @@ class Attention:
         if self.kind == "softmax":
             _require(
                 self.query_heads % self.kv_heads == 0,
-                "Attention.kv_heads", self.kv_heads, f"a divisor of query_heads ({self.query_heads})",
+                "Attention.kv_heads",
+                self.kv_heads,
+                f"a divisor of query_heads ({self.query_heads})",
             )
 
 
@@ -180,11 +182,15 @@ class GemmCurve:
     memory_efficiency_frac: float
     small_tile_frac: float = 1.0  # g: efficiency of the 128x128 tile relative to the large ones
     large_tile: bool = False  # a 256x256 tile exists beside 128x128, 128x256, 256x128 (Blackwell)
-    droop_frac: float = 0.0  # share of the rate that long GEMMs lose to power: rate x (1 - droop F / (F + droop_half_flop))
+    droop_frac: float = (
+        0.0  # share of the rate that long GEMMs lose to power: rate x (1 - droop F / (F + droop_half_flop))
+    )
     droop_half_flop: float = 1.0
     dgrad_frac: float = 1.0  # efficiency of the input-gradient GEMM relative to forward
     wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
-    quantize_memory_frac: float = 0.0  # fp8: quantising the input is 3 m k bytes at this share of bandwidth; 0: left out
+    quantize_memory_frac: float = (
+        0.0  # fp8: quantising the input is 3 m k bytes at this share of bandwidth; 0: left out
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +244,9 @@ class Tier:
     full_mesh: bool = False  # one link per pair: n of the domain's cards have (n-1)/(cards-1) of the bandwidth
 
     def __post_init__(self) -> None:
-        _require(self.bandwidth_bytes_per_s > 0, "Tier.bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, "a number > 0")
+        _require(
+            self.bandwidth_bytes_per_s > 0, "Tier.bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, "a number > 0"
+        )
         _require(self.cards > 0, "Tier.cards", self.cards, "a whole number > 0")
         missing = [op for op in COLLECTIVE_OPS if op not in self.curves]
         _require(not missing, "Tier.curves", missing, f"a curve for each of {', '.join(COLLECTIVE_OPS)}")
@@ -301,7 +309,9 @@ class SoftwareStack:
     overlap_p2p: bool = True
     overlap_tp: bool = False
     async_tp_backward: bool = True  # backward TP all-reduce or reduce-scatter runs under the weight gradient
-    hierarchical_chunks: int = 1  # hierarchical all-to-all: 1 in series, more: the two steps pipelined over so many chunks
+    hierarchical_chunks: int = (
+        1  # hierarchical all-to-all: 1 in series, more: the two steps pipelined over so many chunks
+    )
     overlap_ep: bool = False  # expert communication under computing
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
@@ -328,7 +338,9 @@ class SoftwareStack:
     norm_saves_input_only: bool = False  # an unfused norm that is one autograd function (tp-2d's RMSNorm2D)
     fused_optimizer: bool = True
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
-    unpad_attention: bool = False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
+    unpad_attention: bool = (
+        False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
+    )
     head_sharded_over_tp: bool = True  # logits divided by TP
     loss_bytes_per_logit: float = 0.0  # at the peak of an unfused loss; 0: Megatron's vocabulary-parallel loss
     transformer_engine: bool = False  # caches a stand-in gradient of every weight shape; experts are separate weights

@@ -192,7 +192,9 @@ def _collective_s(
     size = {"tp": core.tp, "cp": core.cp, "etp": core.etp, "ep": core.ep}[op.group]
     if kind == "dispatch":
         assert op.feed_forward is not None
-        total, intra, inter = dispatch_s(size_bytes, size, stride, core.dispatcher, op.feed_forward, hardware, workload.stack)
+        total, intra, inter = dispatch_s(
+            size_bytes, size, stride, core.dispatcher, op.feed_forward, hardware, workload.stack
+        )
         if lanes is not None:
             lanes.intra, lanes.inter = intra, inter
         return total

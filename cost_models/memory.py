@@ -53,7 +53,9 @@ def sum_by_rank(stage_values: F64, layout: Layout, v_shaped: bool) -> F64:
     return stage_values @ onto
 
 
-def parameters_by_rank(prices: LayerPrices, point: I64, layout: Layout, v_shaped: bool, model: ModelSpec) -> tuple[F64, F64]:
+def parameters_by_rank(
+    prices: LayerPrices, point: I64, layout: Layout, v_shaped: bool, model: ModelSpec
+) -> tuple[F64, F64]:
     """Dense and expert parameters that a card of each rank holds, [N, P] each.
 
     A stage with MTP but without the head holds its own copy of embedding and head; tied models hold the embedding again
@@ -78,9 +80,7 @@ def parameters_by_rank(prices: LayerPrices, point: I64, layout: Layout, v_shaped
     return rank_dense, rank_expert
 
 
-def static_bytes(
-    dense: F64, expert: F64, batch: StrategyBatch, workload: Workload
-) -> dict[str, F64]:
+def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Workload) -> dict[str, F64]:
     """Weights, gradients and optimizer state of [N, P] parameter counts under the batch's ZeRO stage."""
     shards = (batch.dp * batch.cp).astype(float)[:, None]
     expert_shards = batch.expert_dp.astype(float)[:, None]
@@ -142,7 +142,9 @@ def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload
     if not workload.peak_of_first_step:
         return np.zeros_like(dense)
     moments = 8.0 if workload.optimizer_bytes >= 10.0 else workload.optimizer_bytes / 2
-    return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))["optimizer"]
+    return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))[
+        "optimizer"
+    ]
 
 
 def in_flight_v(total: F64, vpp: int) -> F64:

@@ -42,7 +42,9 @@ class Workspace:
     kept: F64  # there at every moment: weight-gradient stand-ins that Transformer Engine caches
 
 
-def at_the_peak(causes: dict[str, F64], head_saved: F64, one_micro_batch: F64, work: Workspace, moments: F64) -> dict[str, F64]:
+def at_the_peak(
+    causes: dict[str, F64], head_saved: F64, one_micro_batch: F64, work: Workspace, moments: F64
+) -> dict[str, F64]:
     """Bytes by cause at each rank's fullest moment. ``moments``: bytes of optimizer state that only its step creates."""
     activations, optimizer = causes["activations"], causes["optimizer"]
     before = optimizer - moments

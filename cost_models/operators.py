@@ -22,7 +22,9 @@ class Gemm:
     depth: F64
     batch: F64 | float = 1.0
     modules: int = 0
-    weight: bool = True  # False: both operands are activations (attention scores), so the backward has two input products
+    weight: bool = (
+        True  # False: both operands are activations (attention scores), so the backward has two input products
+    )
     family: str = "gemm"
 
 

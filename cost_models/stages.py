@@ -12,7 +12,7 @@ import numpy as np
 from cost_models.communication import p2p_s, ring_s
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import EP, LayerPrices
-from cost_models.strategies import RECOMPUTE_BIT, F64, I64, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, RECOMPUTE_BIT, Layout, StrategyBatch
 
 FULL = RECOMPUTE_BIT["full"]
 

@@ -21,7 +21,7 @@ from cost_models.layer_price import FAMILIES, LayerPrices, price_layers
 from cost_models.memory_peaks import at_the_peak, workspace
 from cost_models.schedule_terms import V_SHAPED, held_chunks, pipeline_s
 from cost_models.stages import FULL, StageCosts, stage_costs
-from cost_models.strategies import SCHEDULES, F64, I64, Bool, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, SCHEDULES, Bool, Layout, StrategyBatch
 from cost_models.swap import swap_activations
 
 STEP_CAUSES = FAMILIES + ("recompute", "pp_comm", "dp_comm", "bubble", "optimizer", "overhead", "straggler")
@@ -57,9 +57,7 @@ def evaluate(
     result = _empty(batch, model, workload, per_rank)
     for rows, layout, schedule in _groups(batch):
         part = batch.take(rows)
-        costs = stage_costs(
-            prices, core.index[rows], mask[rows], plain[rows], part, layout, model, hardware, workload
-        )
+        costs = stage_costs(prices, core.index[rows], mask[rows], plain[rows], part, layout, model, hardware, workload)
         _evaluate_group(result, rows, part, layout, schedule, costs, prices, model, hardware, workload)
     return result
 
@@ -171,7 +169,9 @@ def _fill_times(
     times["recompute"] = busy_critical - listed
     times["bubble"] = pipeline - busy_critical
     overheads = hardware.overheads
-    times["dp_comm"] = exposed + end.embedding_reduce_s + overheads.overlap_slowdown_frac * end.overlapped_s[at, critical]
+    times["dp_comm"] = (
+        exposed + end.embedding_reduce_s + overheads.overlap_slowdown_frac * end.overlapped_s[at, critical]
+    )
     times["optimizer"] = end.optimizer_s.max(axis=1)
     times["overhead"] = overheads.step_s + overheads.micro_batch_s * m
     total = np.sum(np.stack(list(times.values())), axis=0)

@@ -64,7 +64,9 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.counts.shape[0] != self.pp * self.vpp:
-            raise ConfigError("Layout.counts", self.counts.shape, f"one row for each of pp * vpp = {self.pp * self.vpp} stages")
+            raise ConfigError(
+                "Layout.counts", self.counts.shape, f"one row for each of pp * vpp = {self.pp * self.vpp} stages"
+            )
 
     @property
     def layers_per_stage(self) -> F64:

@@ -38,7 +38,9 @@ def expert_weights(ffn: FeedForward, hidden: int, batch: StrategyBatch, as_one: 
     return [weight * together for weight in dense_weights(float(ffn.width), ffn.gated, hidden, batch.etp.astype(float))]
 
 
-def layer_weights(kind: LayerKind, model: ModelSpec, batch: StrategyBatch, workload: Workload) -> tuple[list[F64], list[F64]]:
+def layer_weights(
+    kind: LayerKind, model: ModelSpec, batch: StrategyBatch, workload: Workload
+) -> tuple[list[F64], list[F64]]:
     """(dense, expert) weight tensors of one layer, elements a card, [N] each."""
     tp = batch.tp.astype(float)
     dense = attention_weights(kind.attention, model.hidden, tp) if kind.attention is not None else []

@@ -27,9 +27,18 @@ TRACE = ROOT.parent / "shared" / "traces" / "document_lengths.npz"
 COST = SampleCost(alpha_s_per_token=6 * 37.6e9, beta_s_per_token2=3 * 61 * 128 * (192 + 128))
 LOG_NORMAL = {8192: (600, 1.3), 131072: (4000, 1.5)}  # median tokens, sigma of the logarithm
 PIPELINES = [
-    ("pangu-ultra-moe-718b", 16, 2), ("deepseek-v3", 16, 1), ("deepseek-v3", 16, 2), ("deepseek-v3", 8, 4),
-    ("llama-3.1-405b", 16, 1), ("llama-3.1-405b", 16, 2), ("llama-3.1-405b", 16, 8), ("llama-3.1-405b", 8, 4),
-    ("qwen3-235b-a22b", 8, 2), ("qwen3-235b-a22b", 8, 4), ("qwen3-235b-a22b", 16, 3), ("qwen3-235b-a22b", 4, 3),
+    ("pangu-ultra-moe-718b", 16, 2),
+    ("deepseek-v3", 16, 1),
+    ("deepseek-v3", 16, 2),
+    ("deepseek-v3", 8, 4),
+    ("llama-3.1-405b", 16, 1),
+    ("llama-3.1-405b", 16, 2),
+    ("llama-3.1-405b", 16, 8),
+    ("llama-3.1-405b", 8, 4),
+    ("qwen3-235b-a22b", 8, 2),
+    ("qwen3-235b-a22b", 8, 4),
+    ("qwen3-235b-a22b", 16, 3),
+    ("qwen3-235b-a22b", 4, 3),
 ]
 
 
@@ -48,7 +57,9 @@ def real(sequence_length: int, rng: np.random.Generator) -> np.ndarray:
 def data_table() -> None:
     print("D: 48 ranks, expert groups over 4; step of the groups / mean, rank sum / mean, step / max(mean, costliest)")
     print("packed: first-fit decreasing; alone: one document a micro-batch; free: documents may share a micro-batch")
-    print(f"{'lengths':10} {'seq':>7} {'how':>7} {'a rank':>6} {'before':>8} {'after':>8} {'rank sum':>8} {'of bound':>8}")
+    print(
+        f"{'lengths':10} {'seq':>7} {'how':>7} {'a rank':>6} {'before':>8} {'after':>8} {'rank sum':>8} {'of bound':>8}"
+    )
     for name in ("log-normal", "real") if TRACE.exists() else ("log-normal",):
         for sequence_length in LOG_NORMAL:
             rng = np.random.default_rng(0)

@@ -18,7 +18,9 @@ class SourceFacts:
     says: str
     stack: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
-    torchao_float8: bool = False  # fp8 by torchao: all recipes but rowwise gather weights (FSDP) and activations (TP) in fp8
+    torchao_float8: bool = (
+        False  # fp8 by torchao: all recipes but rowwise gather weights (FSDP) and activations (TP) in fp8
+    )
     front_heavy_split: bool = False  # layers that do not divide over the stages go to the first ones
 
 
@@ -78,7 +80,7 @@ STACK_FACTS: dict[str, SourceFacts] = {
         says="Megatron-DeepSpeed: ALiBi, embedding norm, full recompute, ZeRO-1, whose partition holds its gradients in fp32 "
         "(DeepSpeed stage_1_and_2.py, single_partition_of_fp32_groups).",
         workload={"master_grad_bytes": 4.0},
-        stack=_MEGATRON_DEEPSPEED
+        stack=_MEGATRON_DEEPSPEED,
     ),
     "zero_bubble": SourceFacts(
         says="Megatron fork: fp16, dropout 0.1, unfused scores with fused softmax, no recompute.",

@@ -122,7 +122,8 @@ def _concatenated(tables: Sequence[CollectiveTable]) -> CollectiveTable:
 
 def _with(base: dict[str, Any], fitted: tuple[Fitted, ...]) -> HardwareProfile:
     """The base profile with the curves fitted so far."""
-    return build_profile(plain(merge(base, {"fits": Calibration(base["name"], fitted, ()).fits})))
+    tables_only = {key: value for key, value in base.items() if key != "training"}  # tables are of isolated operators
+    return build_profile(plain(merge(tables_only, {"fits": Calibration(base["name"], fitted, ()).fits})))
 
 
 def _best(candidates: Sequence[Fitted], others: tuple[Fitted, ...] = ()) -> tuple[Fitted, ...]:

@@ -11,17 +11,65 @@ import pytest
 
 from tests.cli.runner import run, search
 
-TOP_KEYS = (
-    "schema tool_version seed profile_sha256 model hardware backend precision devices seq_length global_batch "
-    "memory_cap_gib space ranked nearest rejected"
-).split()
-SPACE_KEYS = "core enumerated pruned valid feasible screen_s refined refine_s".split()
-ROW_KEYS = (
-    "rank strategy label launchable tp pp vpp cp ep etp dp micro_batch micro_batches micro_batch_group sequence_parallel "
-    "zero_stage recompute recompute_modules schedule dispatcher offload_frac layout step_time_s screened_step_time_s "
-    "simulated_step_time_s step_time_error_frac tokens_per_s tokens_per_s_per_device mfu flops_convention bubble_frac "
-    "peak_memory_gib peak_allocated_gib memory_rank critical_rank binds time_s memory_gib"
-).split()
+TOP_KEYS = [
+    "schema",
+    "tool_version",
+    "seed",
+    "profile_sha256",
+    "model",
+    "hardware",
+    "backend",
+    "precision",
+    "devices",
+    "seq_length",
+    "global_batch",
+    "memory_cap_gib",
+    "space",
+    "ranked",
+    "nearest",
+    "rejected",
+]
+SPACE_KEYS = ["core", "enumerated", "pruned", "valid", "feasible", "screen_s", "refined", "refine_s"]
+ROW_KEYS = [
+    "rank",
+    "strategy",
+    "label",
+    "launchable",
+    "tp",
+    "pp",
+    "vpp",
+    "cp",
+    "ep",
+    "etp",
+    "dp",
+    "micro_batch",
+    "micro_batches",
+    "micro_batch_group",
+    "sequence_parallel",
+    "zero_stage",
+    "recompute",
+    "recompute_modules",
+    "schedule",
+    "dispatcher",
+    "offload_frac",
+    "layout",
+    "step_time_s",
+    "screened_step_time_s",
+    "simulated_step_time_s",
+    "step_time_error_frac",
+    "tokens_per_s",
+    "tokens_per_s_per_device",
+    "mfu",
+    "flops_convention",
+    "bubble_frac",
+    "peak_memory_gib",
+    "peak_allocated_gib",
+    "memory_rank",
+    "critical_rank",
+    "binds",
+    "time_s",
+    "memory_gib",
+]
 FAST = ("--method", "exhaustive")
 
 

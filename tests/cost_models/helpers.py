@@ -59,11 +59,12 @@ def machine(**device: object) -> HardwareProfile:
     grouped = GroupedGemmCurve(efficiency_max_frac=1.0, rows_half=0.0, launch_s=0.0, memory_efficiency_frac=1e6)
     attention = AttentionCurve(forward_efficiency_frac=1.0, backward_efficiency_frac=1.0, seq_half=0.0, tile_half=0.0,
                                launch_s=0.0)  # fmt: skip
-    fields: dict = dict(
-        name="unit", vendor="nvidia", peak_flop_per_s={"bf16": PEAK, "fp16": PEAK}, hbm_bytes=80e9, usable_bytes=80e9,
-        hbm_bandwidth_bytes_per_s=HBM, compute_units=1, gemm={"bf16": gemm}, grouped_gemm={"bf16": grouped},
-        attention={"flash2": attention}, memory_bound_frac=1.0, kernel_launch_s=0.0,
-    )  # fmt: skip
+    fields: dict = {
+        "name": "unit", "vendor": "nvidia", "peak_flop_per_s": {"bf16": PEAK, "fp16": PEAK}, "hbm_bytes": 80e9,
+        "usable_bytes": 80e9,
+        "hbm_bandwidth_bytes_per_s": HBM, "compute_units": 1, "gemm": {"bf16": gemm}, "grouped_gemm": {"bf16": grouped},
+        "attention": {"flash2": attention}, "memory_bound_frac": 1.0, "kernel_launch_s": 0.0,
+    }  # fmt: skip
     curves = {op: CollectiveCurve(latency_s=0.0, efficiency_frac=1.0) for op in COLLECTIVE_OPS}
     tiers = (
         Tier(name="node", cards=8, bandwidth_bytes_per_s=100e9, curves=curves),

@@ -51,7 +51,9 @@ def test_published_copies_of_top_8_of_256() -> None:
     assert copies_between_nodes(np.array([2.0, 8.0, 16.0]), 256, 8) == pytest.approx([0.9965, 4.633, 6.116], rel=2e-3)
 
 
-@pytest.mark.parametrize(("name", "copies"), [("alltoall", 6.0), ("hierarchical-allgather", 3.0), ("hierarchical-dedup", 2.712)])
+@pytest.mark.parametrize(
+    ("name", "copies"), [("alltoall", 6.0), ("hierarchical-allgather", 3.0), ("hierarchical-dedup", 2.712)]
+)
 def test_bytes_between_nodes_by_dispatcher(name: str, copies: float) -> None:
     ffn = FeedForward(width=2048, experts=256, top_k=8)
     token_bytes = 1e9
@@ -64,7 +66,12 @@ def test_bytes_between_nodes_by_dispatcher(name: str, copies: float) -> None:
 
 def test_hierarchical_steps_in_series_or_pipelined() -> None:
     ffn = FeedForward(width=2048, experts=256, top_k=8)
-    arguments = (np.array([8e9]), np.array([32.0]), np.array([1.0]), np.array([DISPATCHER_CODE["hierarchical-allgather"]]))
+    arguments = (
+        np.array([8e9]),
+        np.array([32.0]),
+        np.array([1.0]),
+        np.array([DISPATCHER_CODE["hierarchical-allgather"]]),
+    )
     series, intra, inter = dispatch_s(*arguments, ffn, UNIT, SoftwareStack())
     piped, _, _ = dispatch_s(*arguments, ffn, UNIT, SoftwareStack(hierarchical_chunks=4))
     assert series[0] == pytest.approx(intra[0] + inter[0])

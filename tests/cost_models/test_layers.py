@@ -63,9 +63,7 @@ def test_forward_products_add_up_to_the_model_flop() -> None:
         forward = 0.0
         for kind, count in model.layers:
             for op in layer_ops(kind, model, work, point).computes:
-                if isinstance(op, Gemm):
-                    forward += count * 2.0 * float(op.rows[0] * op.cols[0] * op.depth[0])
-                elif isinstance(op, GroupedGemm):
+                if isinstance(op, (Gemm, GroupedGemm)):
                     forward += count * 2.0 * float(op.rows[0] * op.cols[0] * op.depth[0])
                 elif isinstance(op, FusedAttention):
                     forward += count * 2.0 * float(op.pairs[0] * (op.qk_dim + op.v_dim) * op.heads[0])

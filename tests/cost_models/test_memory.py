@@ -21,7 +21,9 @@ NAMES = ("loss", "layer", "embedding", "step", "kept")
 def _peak(activations=10.0, optimizer=12.0, head=2.0, one=4.0, moments=0.0, **work):
     whole = {name: np.full((1, 1), work.get(name, 0.0)) for name in NAMES}
     causes = {"activations": np.full((1, 1), activations), "optimizer": np.full((1, 1), optimizer)}
-    found = at_the_peak(causes, np.full((1, 1), head), np.full((1, 1), one), Workspace(**whole), np.full((1, 1), moments))
+    found = at_the_peak(
+        causes, np.full((1, 1), head), np.full((1, 1), one), Workspace(**whole), np.full((1, 1), moments)
+    )
     return {name: float(value[0, 0]) for name, value in found.items()}
 
 
@@ -66,7 +68,11 @@ def test_unfused_norms_keep_an_fp32_input_and_a_result_before_the_weight() -> No
         work = workload(stack=SoftwareStack(fused_norm=fused))
         point = core(model, work)
         mask = recompute_mask(modules)
-        return sum(float(s.size_bytes[0]) for s in layer_ops(model.layers[0][0], model, work, point).saved if not mask & s.modules)
+        return sum(
+            float(s.size_bytes[0])
+            for s in layer_ops(model.layers[0][0], model, work, point).saved
+            if not mask & s.modules
+        )
 
     elements = float(core(model, workload()).tokens_norm[0]) * model.hidden
     assert saved(False) - saved(True) == pytest.approx(2 * 6 * elements)

@@ -12,6 +12,16 @@ from autodeploy.balance.data.packing import first_fit_decreasing
 from autodeploy.balance.data.rearrange import BatchShape, DataPlan, Samples, rearrange
 
 __all__ = [
-    "BatchShape", "DataPlan", "GradientEffect", "Imbalance", "SampleCost", "Samples", "first_fit_decreasing",
-    "fit_sample_cost", "gradient_effect", "measure_imbalance", "read_lengths", "rearrange",
+    "BatchShape",
+    "DataPlan",
+    "GradientEffect",
+    "Imbalance",
+    "SampleCost",
+    "Samples",
+    "first_fit_decreasing",
+    "fit_sample_cost",
+    "gradient_effect",
+    "measure_imbalance",
+    "read_lengths",
+    "rearrange",
 ]

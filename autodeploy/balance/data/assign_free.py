@@ -47,9 +47,7 @@ def assign_freely(
     return _as_order(slot_of, ranks, ep_ranks, micro_batches)
 
 
-def _fill_empty(
-    slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, group_s: np.ndarray, ep_ranks: int
-) -> None:
+def _fill_empty(slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, group_s: np.ndarray, ep_ranks: int) -> None:
     """Moves the cheapest sample of a shared slot to an empty one where the step does not grow; in place.
 
     A rank with nothing to do at a micro-batch must be fed a dummy by the framework, so there should be few.

@@ -63,9 +63,7 @@ def fit_sample_cost(tokens: np.ndarray, squares: np.ndarray, seconds: np.ndarray
         raise InputError("timings", f"{np.unique(tokens).size} lengths", "at least 3 different lengths")
     rates = nnls(design / scale, np.ones_like(seconds))[0] / scale
     error = float(np.mean(np.abs(design @ rates - 1)))
-    return SampleCost(
-        alpha_s_per_token=rates[0], beta_s_per_token2=rates[1], gamma_s=rates[2], fit_error_frac=error
-    )
+    return SampleCost(alpha_s_per_token=rates[0], beta_s_per_token2=rates[1], gamma_s=rates[2], fit_error_frac=error)
 
 
 def read_timings(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

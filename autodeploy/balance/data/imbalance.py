@@ -31,9 +31,13 @@ class Imbalance:
 
     def to_dict(self) -> dict[str, float]:
         return {
-            "mean_s": self.mean_s, "rank_sum_s": self.rank_sum_s, "coupled_s": self.coupled_s,
-            "costliest_sample_s": self.costliest_s, "bound_s": self.bound_s,
-            "rank_sum_over_mean": self.rank_sum_over_mean, "coupled_over_mean": self.coupled_over_mean,
+            "mean_s": self.mean_s,
+            "rank_sum_s": self.rank_sum_s,
+            "coupled_s": self.coupled_s,
+            "costliest_sample_s": self.costliest_s,
+            "bound_s": self.bound_s,
+            "rank_sum_over_mean": self.rank_sum_over_mean,
+            "coupled_over_mean": self.coupled_over_mean,
             "coupled_over_bound": self.coupled_over_bound,
         }
 

@@ -45,7 +45,11 @@ def _read_idx(path: Path, column: str) -> np.ndarray:
 
 
 FORMATS: dict[str, Callable[[Path, str], np.ndarray]] = {
-    "text": _read_text, "csv": _read_csv, "npy": _read_npy, "npz": _read_npz, "idx": _read_idx,
+    "text": _read_text,
+    "csv": _read_csv,
+    "npy": _read_npy,
+    "npz": _read_npz,
+    "idx": _read_idx,
 }
 
 
@@ -93,7 +97,8 @@ def check_fits(lengths: np.ndarray, sequence_length: int) -> None:
     if too_long.any():
         first = int(np.argmax(too_long))
         raise InputError(
-            f"lengths[{first}]", int(lengths[first]),
+            f"lengths[{first}]",
+            int(lengths[first]),
             f"<= sequence length {sequence_length} ({int(too_long.sum())} of {lengths.size} are longer)",
             "raise --seq-length, or cut them with --overlong split",
         )

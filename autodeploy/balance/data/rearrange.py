@@ -36,7 +36,9 @@ class BatchShape:
                 raise InputError(f"BatchShape.{name}", getattr(self, name), f"a whole number >= {least}")
         if self.ranks % self.ep_ranks:
             raise InputError(
-                "BatchShape.ep_ranks", self.ep_ranks, f"a divisor of the {self.ranks} data-parallel ranks",
+                "BatchShape.ep_ranks",
+                self.ep_ranks,
+                f"a divisor of the {self.ranks} data-parallel ranks",
                 "give the data-parallel ranks that one expert-parallel group spans: EP * ETP / TP",
             )
 
@@ -94,9 +96,14 @@ def rearrange(
         order = _improve_freely(order, samples, cost_s, shape, sequence_length * shape.micro_batch)
     order_before = np.moveaxis(ids, 1, 2)  # [B, J, R, K] -> [B, R, J, K]
     return DataPlan(
-        shape=shape, samples=samples, cost_s=cost_s, order=order, order_before=order_before,
+        shape=shape,
+        samples=samples,
+        cost_s=cost_s,
+        order=order,
+        order_before=order_before,
         before=measure_imbalance(order_before, cost_s, shape.ep_ranks),
-        after=measure_imbalance(order, cost_s, shape.ep_ranks), packed=packing != "none",
+        after=measure_imbalance(order, cost_s, shape.ep_ranks),
+        packed=packing != "none",
     )
 
 
@@ -131,9 +138,9 @@ def _improve_freely(
         if measure_imbalance(freely[None], cost_s, shape.ep_ranks).coupled_s < fixed.coupled_s:
             batches[b] = freely
     places = max(batch.shape[2] for batch in batches)
-    return np.stack([
-        np.pad(batch, ((0, 0), (0, 0), (0, places - batch.shape[2])), constant_values=-1) for batch in batches
-    ])
+    return np.stack(
+        [np.pad(batch, ((0, 0), (0, 0), (0, places - batch.shape[2])), constant_values=-1) for batch in batches]
+    )
 
 
 def _make_samples(lengths: np.ndarray, sequence_length: int, shape: BatchShape, packing: str) -> Samples:
@@ -141,9 +148,7 @@ def _make_samples(lengths: np.ndarray, sequence_length: int, shape: BatchShape, 
     if packing == "none":
         count = lengths.size
         starts = np.append(np.arange(0, count, slots or count), count)
-        return Samples(
-            tokens=lengths, squares=lengths**2, of_document=np.arange(count), batch_starts=starts
-        )
+        return Samples(tokens=lengths, squares=lengths**2, of_document=np.arange(count), batch_starts=starts)
     of_document = np.empty(lengths.size, dtype=np.int64)
     starts_list = [0]
     for documents, sequence in _packed_batches(lengths, sequence_length, slots):
@@ -153,7 +158,8 @@ def _make_samples(lengths: np.ndarray, sequence_length: int, shape: BatchShape, 
     return Samples(
         tokens=np.bincount(of_document, weights=lengths, minlength=total).astype(np.int64),
         squares=np.bincount(of_document, weights=lengths.astype(float) ** 2, minlength=total).astype(np.int64),
-        of_document=of_document, batch_starts=np.array(starts_list),
+        of_document=of_document,
+        batch_starts=np.array(starts_list),
     )
 
 

@@ -18,18 +18,28 @@ def plan_to_dict(plan: DataPlan, cost: SampleCost, effect: GradientEffect) -> di
     """``plan.order[b][r][j]``: samples of batch b, rank r, micro-batch j; ``sample_of_document`` maps into them."""
     samples = plan.samples
     return {
-        "schema": SCHEMA, "kind": "data", "before": plan.before.to_dict(), "after": plan.after.to_dict(),
+        "schema": SCHEMA,
+        "kind": "data",
+        "before": plan.before.to_dict(),
+        "after": plan.after.to_dict(),
         "plan": {
-            "documents": int(samples.of_document.size), "samples": int(samples.tokens.size),
-            "batches": len(plan.order), "ranks": plan.shape.ranks, "ep_ranks": plan.shape.ep_ranks,
-            "micro_batches": int(plan.order.shape[2]), "micro_batch": plan.shape.micro_batch,
+            "documents": int(samples.of_document.size),
+            "samples": int(samples.tokens.size),
+            "batches": len(plan.order),
+            "ranks": plan.shape.ranks,
+            "ep_ranks": plan.shape.ep_ranks,
+            "micro_batches": int(plan.order.shape[2]),
+            "micro_batch": plan.shape.micro_batch,
             "free_counts": plan.shape.free_counts,
             "empty_micro_batches": int((plan.order < 0).all(axis=3).sum()),
             "cost": {
-                "alpha_s_per_token": cost.alpha_s_per_token, "beta_s_per_token2": cost.beta_s_per_token2,
-                "gamma_s": cost.gamma_s, "fit_error_frac": cost.fit_error_frac,
+                "alpha_s_per_token": cost.alpha_s_per_token,
+                "beta_s_per_token2": cost.beta_s_per_token2,
+                "gamma_s": cost.gamma_s,
+                "fit_error_frac": cost.fit_error_frac,
             },
-            "gradient_unchanged": effect.unchanged, "gradient_changes": list(effect.changes),
+            "gradient_unchanged": effect.unchanged,
+            "gradient_changes": list(effect.changes),
             "notes": notes(plan),
             "order": [
                 [[[int(i) for i in slot if i >= 0] for slot in rank] for rank in batch] for batch in plan.order.tolist()

@@ -13,7 +13,19 @@ from autodeploy.balance.layers.plan import LayerPlan, evaluate_layout, even_layo
 from autodeploy.balance.layers.rules import RULES, check_layout
 
 __all__ = [
-    "RULES", "BalanceOptions", "InFlight", "LayerItems", "LayerPlan", "MindSpeedLayers", "balance_layers",
-    "check_layout", "evaluate_layout", "even_layout", "format_layout", "in_flight_counts", "mindspeed_layers",
-    "move_mtp_embedding", "parse_layout",
+    "RULES",
+    "BalanceOptions",
+    "InFlight",
+    "LayerItems",
+    "LayerPlan",
+    "MindSpeedLayers",
+    "balance_layers",
+    "check_layout",
+    "evaluate_layout",
+    "even_layout",
+    "format_layout",
+    "in_flight_counts",
+    "mindspeed_layers",
+    "move_mtp_embedding",
+    "parse_layout",
 ]

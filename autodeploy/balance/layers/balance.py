@@ -42,7 +42,8 @@ def balance_layers(items: LayerItems, pp: int, vpp: int = 1, options: BalanceOpt
     options = options or BalanceOptions()
     problem = _problem(items, pp, vpp, options)
     before = (
-        evaluate_layout(problem, options.before) if options.before
+        evaluate_layout(problem, options.before)
+        if options.before
         else evaluate(problem, even_layout(items, pp, vpp), choose_options=True)
     )
     if vpp == 1:
@@ -70,7 +71,11 @@ def _problem(items: LayerItems, pp: int, vpp: int, options: BalanceOptions) -> L
         pp, vpp, options.micro_batches or 2 * pp, options.micro_batch_group, options.extra_warmup
     )
     return LayerProblem(
-        items=items, pp=pp, vpp=vpp, in_flight=in_flight, memory_cap_bytes=np.broadcast_to(cap, (pp,)).copy(),
+        items=items,
+        pp=pp,
+        vpp=vpp,
+        in_flight=in_flight,
+        memory_cap_bytes=np.broadcast_to(cap, (pp,)).copy(),
         mtp_apart=options.mtp_apart,
     )
 
@@ -86,6 +91,12 @@ def _plan(problem, before, placement: Placement | None, method, rank_bound, chun
     close = 1 + 4 * TIE_FRAC
     exact = feasible and after.largest_rank_s <= rank_bound * close and after.largest_chunk_s <= chunk_bound * close
     return LayerPlan(
-        problem=problem, before=before, after=after, method=method, feasible=feasible, exact=exact,
-        rank_bound_s=rank_bound, chunk_bound_s=chunk_bound,
+        problem=problem,
+        before=before,
+        after=after,
+        method=method,
+        feasible=feasible,
+        exact=exact,
+        rank_bound_s=rank_bound,
+        chunk_bound_s=chunk_bound,
     )

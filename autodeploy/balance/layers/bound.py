@@ -29,8 +29,12 @@ def order_free_bound_s(problem: LayerProblem, upper_s: float) -> float:
     if float(np.prod(np.minimum(counts, upper_s / costs) + 1)) > MAX_PATTERNS:
         return problem.mean_rank_s
     cases = _rank_offsets(problem)
-    sums = np.array([np.dot(take, costs) for take in product(*(range(int(min(n, upper_s / c)) + 1)
-                                                                for n, c in zip(counts, costs, strict=True)))])
+    sums = np.array(
+        [
+            np.dot(take, costs)
+            for take in product(*(range(int(min(n, upper_s / c)) + 1) for n, c in zip(counts, costs, strict=True)))
+        ]
+    )
     offsets = np.unique([offset for case in cases for offset, _ in case])
     limits = np.unique(sums[:, None] + offsets)
     limits = limits[(limits >= problem.mean_rank_s * (1 - SLACK)) & (limits < upper_s * (1 - SLACK))]
@@ -71,7 +75,10 @@ def _covers(limit_s: float, costs: np.ndarray, counts: np.ndarray, ranks: list[t
     constraints = [LinearConstraint(matrix, counts, np.inf), LinearConstraint(types, available, available)]
     size = matrix.shape[1]
     result = milp(
-        np.zeros(size), integrality=np.ones(size), bounds=Bounds(0, np.inf), constraints=constraints,
+        np.zeros(size),
+        integrality=np.ones(size),
+        bounds=Bounds(0, np.inf),
+        constraints=constraints,
         options={"time_limit": SOLVE_LIMIT_S},
     )
     return bool(result.status != 2)

@@ -51,8 +51,13 @@ def items_from_mapping(content: Any, name: str = "costs") -> LayerItems:
     return LayerItems(
         kinds=tuple(np.repeat([row["kind"] for row in rows], count).tolist()),
         labels=tuple(np.repeat([str(row.get("label") or row["kind"]) for row in rows], count).tolist()),
-        forward_s=table("forward_s"), backward_s=table("backward_s"), activation_bytes=table("activation_bytes"),
-        static_bytes=np.repeat(static, count), options=options, mtp_apart_bytes=apart, mtp_embedding_s=embedding_s,
+        forward_s=table("forward_s"),
+        backward_s=table("backward_s"),
+        activation_bytes=table("activation_bytes"),
+        static_bytes=np.repeat(static, count),
+        options=options,
+        mtp_apart_bytes=apart,
+        mtp_embedding_s=embedding_s,
         mtp_embedding_bytes=embedding_bytes,
     )
 

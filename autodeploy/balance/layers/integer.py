@@ -215,8 +215,11 @@ class _Model:
         integrality = np.ones(self.size)
         integrality[[self.rank_max, self.chunk_max]] = 0
         result = milp(
-            objective, integrality=integrality, bounds=Bounds(np.zeros(self.size), high),
-            constraints=_constraint(rows, self.size), options={"time_limit": time_limit_s, "mip_rel_gap": 1e-7},
+            objective,
+            integrality=integrality,
+            bounds=Bounds(np.zeros(self.size), high),
+            constraints=_constraint(rows, self.size),
+            options={"time_limit": time_limit_s, "mip_rel_gap": 1e-7},
         )
         dual = getattr(result, "mip_dual_bound", None)
         bound = float(dual) * self.scale if dual is not None and np.isfinite(dual) else 0.0
@@ -252,4 +255,3 @@ def _constraint(rows: list[tuple[Terms, float, float]], size: int) -> LinearCons
     matrix = csr_array((values, indices, starts), shape=(len(rows), size))
     matrix.sum_duplicates()
     return LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
-

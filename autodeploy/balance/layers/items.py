@@ -39,8 +39,10 @@ class LayerItems:
         if len(self.labels) != count:
             raise InputError("LayerItems.labels", len(self.labels), f"{count} labels, one an item")
         shapes = {
-            "forward_s": (len(self.options), count), "backward_s": (len(self.options), count),
-            "static_bytes": (count,), "activation_bytes": (len(self.options), count),
+            "forward_s": (len(self.options), count),
+            "backward_s": (len(self.options), count),
+            "static_bytes": (count,),
+            "activation_bytes": (len(self.options), count),
         }
         for name, shape in shapes.items():
             values = np.asarray(getattr(self, name), dtype=np.float64)
@@ -85,8 +87,12 @@ def uniform_items(
     seconds = np.array([[row[2] for row in rows]])
     zeros = np.zeros_like(seconds)
     return LayerItems(
-        kinds=tuple(row[0] for row in rows), labels=tuple(row[1] for row in rows), forward_s=seconds / 3,
-        backward_s=seconds * 2 / 3, static_bytes=zeros[0], activation_bytes=zeros,
+        kinds=tuple(row[0] for row in rows),
+        labels=tuple(row[1] for row in rows),
+        forward_s=seconds / 3,
+        backward_s=seconds * 2 / 3,
+        static_bytes=zeros[0],
+        activation_bytes=zeros,
     )
 
 
@@ -107,6 +113,8 @@ def move_mtp_embedding(items: LayerItems) -> LayerItems:
         items,
         forward_s=np.maximum(0, items.forward_s + change * items.mtp_embedding_s * share),
         backward_s=np.maximum(0, items.backward_s + change * items.mtp_embedding_s * (1 - share)),
-        static_bytes=static, mtp_embedding_s=0.0, mtp_embedding_bytes=0.0,
+        static_bytes=static,
+        mtp_embedding_s=0.0,
+        mtp_embedding_bytes=0.0,
         prescription="the MTP embedding on the first stage: no Megatron or MindSpeed option writes this",
     )

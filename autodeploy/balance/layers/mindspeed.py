@@ -29,9 +29,7 @@ def mindspeed_layers(plan: LayerPlan) -> MindSpeedLayers:
     """``--num-layer-list`` for VPP 1, else equal slots a stage, the spare ones no-ops at the stage's end."""
     placement, pp, vpp = plan.after.placement, plan.problem.pp, plan.problem.vpp
     slots = max(1, *placement.counts)
-    noops = tuple(
-        stage * slots + slot for stage, count in enumerate(placement.counts) for slot in range(count, slots)
-    )
+    noops = tuple(stage * slots + slot for stage, count in enumerate(placement.counts) for slot in range(count, slots))
     reason = plan.not_launchable_because
     if not reason and placement.mtp_stage not in (-1, plan.problem.stages - 1):
         reason = "MTP modules apart from the head: MindSpeed keeps them on the last stage; use the layout string"

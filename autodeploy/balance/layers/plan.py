@@ -117,6 +117,10 @@ def evaluate(problem: LayerProblem, placement: Placement, choose_options: bool =
         counts=placement.counts, mtp_stage=placement.mtp_stage, options=tuple(int(o) for o in priced.options[0])
     )
     return Evaluated(
-        placement=chosen, stages=chosen.symbols(problem.items.mtp_modules), chunk_s=priced.chunk_s[0],
-        rank_s=priced.rank_s[0], rank_bytes=priced.rank_bytes[0], excess_bytes=float(priced.excess_bytes[0]),
+        placement=chosen,
+        stages=chosen.symbols(problem.items.mtp_modules),
+        chunk_s=priced.chunk_s[0],
+        rank_s=priced.rank_s[0],
+        rank_bytes=priced.rank_bytes[0],
+        excess_bytes=float(priced.excess_bytes[0]),
     )

@@ -81,7 +81,10 @@ class Priced:
 
 
 def price(
-    problem: LayerProblem, counts: np.ndarray, mtp_stage: int, options: np.ndarray | None = None,
+    problem: LayerProblem,
+    counts: np.ndarray,
+    mtp_stage: int,
+    options: np.ndarray | None = None,
     rank_limit_s: float = -np.inf,
 ) -> Priced:
     """Price ``counts`` [M, S]. Each rank takes the fastest options that fit (or ``options`` [S], as given).
@@ -106,8 +109,11 @@ def price(
     excess = np.maximum(0, peak - problem.memory_cap_bytes)
     chosen = combos[best, :, p]  # [M, P, V]
     return Priced(
-        chunk_s=chunk.transpose(0, 2, 1).reshape(size, -1), rank_s=chunk.sum(axis=-1), rank_bytes=peak,
-        excess_bytes=excess.sum(axis=1), options=chosen.transpose(0, 2, 1).reshape(size, -1),
+        chunk_s=chunk.transpose(0, 2, 1).reshape(size, -1),
+        rank_s=chunk.sum(axis=-1),
+        rank_bytes=peak,
+        excess_bytes=excess.sum(axis=1),
+        options=chosen.transpose(0, 2, 1).reshape(size, -1),
     )
 
 
@@ -121,9 +127,7 @@ def option_combinations(options: int, vpp: int) -> np.ndarray:
     """Options of a rank's chunks, [Q, V]: all of them, or, where that is many, those that switch once."""
     if options**vpp <= MAX_COMBINATIONS:
         return np.array(list(product(range(options), repeat=vpp)))
-    once = {
-        (a,) * k + (b,) * (vpp - k) for a, b in product(range(options), repeat=2) for k in range(vpp)
-    }
+    once = {(a,) * k + (b,) * (vpp - k) for a, b in product(range(options), repeat=2) for k in range(vpp)}
     return np.array(sorted(once))
 
 
@@ -132,9 +136,7 @@ def _choose(problem: LayerProblem, chunk: np.ndarray, peak: np.ndarray, rank_lim
     if len(chunk) == 1:
         return np.zeros(chunk.shape[1:3], dtype=np.int64)
     total = chunk.sum(axis=-1)
-    keys = [
-        np.maximum(0, peak - problem.memory_cap_bytes), np.maximum(total, rank_limit_s), chunk.max(axis=-1), total
-    ]
+    keys = [np.maximum(0, peak - problem.memory_cap_bytes), np.maximum(total, rank_limit_s), chunk.max(axis=-1), total]
     alive = np.ones(total.shape, dtype=bool)
     for key in keys:
         best = np.where(alive, key, np.inf).min(axis=0)

@@ -29,8 +29,22 @@ def lengths(tmp_path):
     return path
 
 
-CASE = ("--seq-length", 4096, "--dp", 8, "--ep-ranks", 4, "--micro-batches", 8, "--packing", "ffd", "--alpha", 1e-6,
-        "--beta", 1e-9)
+CASE = (
+    "--seq-length",
+    4096,
+    "--dp",
+    8,
+    "--ep-ranks",
+    4,
+    "--micro-batches",
+    8,
+    "--packing",
+    "ffd",
+    "--alpha",
+    1e-6,
+    "--beta",
+    1e-9,
+)
 
 
 def test_json_places_every_document_once(run, lengths):
@@ -61,7 +75,8 @@ def test_table_and_timings(run, lengths, tmp_path):
 
 def test_bad_input_is_named(run, lengths, tmp_path):
     for args in (
-        ["--seq-length", 100, "--dp", 8, "--alpha", 1], ["--seq-length", 4096, "--dp", 8],
+        ["--seq-length", 100, "--dp", 8, "--alpha", 1],
+        ["--seq-length", 4096, "--dp", 8],
         ["--seq-length", 4096, "--dp", 6, "--ep-ranks", 4, "--alpha", 1],
         ["--seq-length", 4096, "--dp", 8, "--alpha", 1, "--overlong", "cut"],
         ["--seq-length", 4096, "--dp", 8, "--alpha", 1, "--format", "xml"],

@@ -93,8 +93,14 @@ def test_bad_files_are_named(tmp_path):
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "broken.npy").write_bytes(b"123")
     for name, word in (
-        ("v2.idx", "version"), ("cut.idx", "magic"), ("bin.idx", "magic"), ("word.txt", "seven"),
-        ("empty.txt", "empty"), ("two.csv", "--column"), ("broken.npy", "readable npy"), ("none.txt", "exists"),
+        ("v2.idx", "version"),
+        ("cut.idx", "magic"),
+        ("bin.idx", "magic"),
+        ("word.txt", "seven"),
+        ("empty.txt", "empty"),
+        ("two.csv", "--column"),
+        ("broken.npy", "readable npy"),
+        ("none.txt", "exists"),
     ):
         with pytest.raises(InputError, match=word):
             read_lengths(tmp_path / name)

@@ -18,9 +18,9 @@ from autodeploy.errors import InputError
 TRACE = Path(__file__).resolve().parents[3].parent / "shared" / "traces" / "document_lengths.npz"
 COST = SampleCost(alpha_s_per_token=1.0, beta_s_per_token2=1.0 / 30_000, gamma_s=50.0)
 
-shapes = st.tuples(
-    st.integers(1, 3), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.booleans()
-).map(lambda t: BatchShape(ranks=t[0] * t[1], ep_ranks=t[1], micro_batches=t[2], micro_batch=t[3], free_counts=t[4]))
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(0, 5), st.integers(1, 3), st.booleans()).map(
+    lambda t: BatchShape(ranks=t[0] * t[1], ep_ranks=t[1], micro_batches=t[2], micro_batch=t[3], free_counts=t[4])
+)
 
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), shapes, st.sampled_from(["none", "ffd"]))
@@ -134,7 +134,10 @@ def test_few_sequences_reach_the_costliest(per_rank):
 def test_bad_input_is_named():
     shape = BatchShape(ranks=2, micro_batches=1)
     for lengths, word in (
-        ([], "empty"), ([5, float("nan")], r"lengths\[1\]"), ([-3, 5], r"lengths\[0\]"), ([2.5], "whole"),
+        ([], "empty"),
+        ([5, float("nan")], r"lengths\[1\]"),
+        ([-3, 5], r"lengths\[0\]"),
+        ([2.5], "whole"),
         ([5, 65], "--overlong split"),
     ):
         with pytest.raises(InputError, match=word):

@@ -42,7 +42,8 @@ def plain_figures(problem: LayerProblem, placement: Placement) -> tuple[bool, fl
         chunks[s % pp].append(sum(float(items.activation_bytes[option, i]) for i in held))
     fits = all(
         static[r] + sum(n * a for n, a in zip(row, chunks[r], strict=True)) <= problem.memory_cap_bytes[r]
-        for r in range(pp) for row in problem.in_flight.rows[r].tolist()
+        for r in range(pp)
+        for row in problem.in_flight.rows[r].tolist()
     )
     return fits, max(rank_s), largest_chunk
 

@@ -31,16 +31,22 @@ from .flop_items import MODELS
 def _items(seconds: np.ndarray, kinds: str, static: np.ndarray, activation: np.ndarray, apart: float) -> LayerItems:
     names = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "head"}
     return LayerItems(
-        kinds=tuple(names[k] for k in kinds), labels=tuple(kinds), forward_s=seconds / 3, backward_s=seconds * 2 / 3,
-        static_bytes=static, activation_bytes=activation, options=("none", "full")[: len(seconds)],
+        kinds=tuple(names[k] for k in kinds),
+        labels=tuple(kinds),
+        forward_s=seconds / 3,
+        backward_s=seconds * 2 / 3,
+        static_bytes=static,
+        activation_bytes=activation,
+        options=("none", "full")[: len(seconds)],
         mtp_apart_bytes=apart,
     )
 
 
 @st.composite
 def small_cases(draw, max_stages=6, max_options=2):
-    pp, vpp = draw(st.sampled_from([c for c in [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (2, 3)]
-                                    if c[0] * c[1] <= max_stages]))
+    pp, vpp = draw(
+        st.sampled_from([c for c in [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (2, 3)] if c[0] * c[1] <= max_stages])
+    )
     options = draw(st.integers(1, max_options if pp * vpp <= 4 else 1))
     layers = draw(st.integers(1, 6))
     kinds = "E" + "t" * layers + "m" * draw(st.integers(0, 2)) + "L"
@@ -51,8 +57,11 @@ def small_cases(draw, max_stages=6, max_options=2):
     activation = np.array([draw(st.integers(0, 5)) for _ in kinds], dtype=float)
     seconds = np.stack([base, base * draw(st.floats(1.0, 1.4))])[:options]
     items = _items(
-        seconds, kinds, np.array([draw(st.integers(0, 5)) for _ in kinds], dtype=float),
-        np.stack([activation, activation // 2])[:options], draw(st.integers(0, 3)),
+        seconds,
+        kinds,
+        np.array([draw(st.integers(0, 5)) for _ in kinds], dtype=float),
+        np.stack([activation, activation // 2])[:options],
+        draw(st.integers(0, 3)),
     )
     cap = draw(st.one_of(st.just(float("inf")), st.integers(10, 60).map(float)))
     return items, pp, vpp, BalanceOptions(micro_batches=4 * pp, memory_cap_bytes=cap, mtp_apart=draw(st.booleans()))
@@ -79,7 +88,9 @@ def test_the_order_free_bound_is_a_bound(case):
     items, pp, vpp, options = case
     if vpp > 1:
         plan = balance_layers(items, pp, vpp, replace(options, memory_cap_bytes=float("inf")))
-        assert order_free_bound_s(plan.problem, plan.after.largest_rank_s * 1.5) <= plan.after.largest_rank_s * (1 + 1e-6)
+        assert order_free_bound_s(plan.problem, plan.after.largest_rank_s * 1.5) <= plan.after.largest_rank_s * (
+            1 + 1e-6
+        )
 
 
 @pytest.mark.parametrize("pp,vpp,period,full,head", [(8, 2, 6, 1.6, 3.0), (4, 3, 4, 1.6, 2.0)])

@@ -19,12 +19,31 @@ COSTS = {
     "mtp_apart_bytes": 1e9,
     "items": [
         {"kind": "embedding", "forward_s": 0.001, "backward_s": 0.001, "static_bytes": 2e9},
-        {"kind": "decoder", "label": "dense", "count": 3, "forward_s": 0.01, "backward_s": [0.02, 0.03],
-         "static_bytes": 1e9, "activation_bytes": [4e8, 4e7]},
-        {"kind": "decoder", "label": "moe", "count": 13, "forward_s": 0.012, "backward_s": [0.024, 0.036],
-         "static_bytes": 2e9, "activation_bytes": [5e8, 5e7]},
-        {"kind": "mtp", "forward_s": 0.02, "backward_s": [0.04, 0.06], "static_bytes": 3e9,
-         "activation_bytes": [6e8, 6e7]},
+        {
+            "kind": "decoder",
+            "label": "dense",
+            "count": 3,
+            "forward_s": 0.01,
+            "backward_s": [0.02, 0.03],
+            "static_bytes": 1e9,
+            "activation_bytes": [4e8, 4e7],
+        },
+        {
+            "kind": "decoder",
+            "label": "moe",
+            "count": 13,
+            "forward_s": 0.012,
+            "backward_s": [0.024, 0.036],
+            "static_bytes": 2e9,
+            "activation_bytes": [5e8, 5e7],
+        },
+        {
+            "kind": "mtp",
+            "forward_s": 0.02,
+            "backward_s": [0.04, 0.06],
+            "static_bytes": 3e9,
+            "activation_bytes": [6e8, 6e7],
+        },
         {"kind": "head", "forward_s": 0.01, "backward_s": 0.02, "static_bytes": 2e9, "activation_bytes": 1e8},
     ],
 }
@@ -86,14 +105,17 @@ def test_nothing_fits_is_an_answer(run, costs):
     assert run("--costs", costs, "--pp", 4, "--vpp", 2, "--memory-cap", 1).exit_code == 3
 
 
-@pytest.mark.parametrize("change,word", [
-    ({"items": []}, "items"),
-    ({"items": [{"kind": "layer"}]}, "kind"),
-    ({"items": [{**COSTS["items"][0], "forward": 1}, *COSTS["items"][1:]]}, "among"),
-    ({"items": [{**COSTS["items"][0], "forward_s": float("nan")}, *COSTS["items"][1:]]}, "forward_s"),
-    ({"items": [{**COSTS["items"][0], "forward_s": [1, 2, 3]}, *COSTS["items"][1:]]}, "a number or 2"),
-    ({"items": [{**COSTS["items"][0], "count": 1.5}, *COSTS["items"][1:]]}, "count"),
-])
+@pytest.mark.parametrize(
+    "change,word",
+    [
+        ({"items": []}, "items"),
+        ({"items": [{"kind": "layer"}]}, "kind"),
+        ({"items": [{**COSTS["items"][0], "forward": 1}, *COSTS["items"][1:]]}, "among"),
+        ({"items": [{**COSTS["items"][0], "forward_s": float("nan")}, *COSTS["items"][1:]]}, "forward_s"),
+        ({"items": [{**COSTS["items"][0], "forward_s": [1, 2, 3]}, *COSTS["items"][1:]]}, "a number or 2"),
+        ({"items": [{**COSTS["items"][0], "count": 1.5}, *COSTS["items"][1:]]}, "count"),
+    ],
+)
 def test_bad_costs_are_named(tmp_path, change, word):
     path = tmp_path / "bad.yaml"
     path.write_text(yaml.safe_dump({**COSTS, **change}))
@@ -102,6 +124,10 @@ def test_bad_costs_are_named(tmp_path, change, word):
 
 
 def test_bad_options_are_named(run, costs, tmp_path):
-    for args in (["--pp", 4], ["--costs", tmp_path / "none.yaml"], ["--costs", costs, "--format", "xml"],
-                 ["--costs", costs, "--pp", 2, "--before", "Et|L"]):
+    for args in (
+        ["--pp", 4],
+        ["--costs", tmp_path / "none.yaml"],
+        ["--costs", costs, "--format", "xml"],
+        ["--costs", costs, "--pp", 2, "--before", "Et|L"],
+    ):
         assert isinstance(run(*args).exception, InputError)
