@@ -99,7 +99,7 @@ def table(head: str, rows: list[list[str]]) -> None:
     names = [name.strip() for name in head.split("|")]
     print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
     for row in rows:
-        print("| " + " | ".join(row) + " |")
+        print("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
     print()
 
 
@@ -241,13 +241,16 @@ def chain(given: Imbalance) -> list[tuple[str, float]]:
 def chain_tables(folder: Path) -> None:
     print("\n## The whole chain\n")
     packed, alone = data_figures(folder, "ffd"), data_figures(folder, "none")
-    print(f"D, real document lengths, {DP} ranks in expert groups of {EP // 8}, 48 micro-batches of two: slowest group over "
-          f"the mean {packed[0]:.3f} -> {packed[1]:.3f} where documents are packed to 8K and attend inside themselves. One "
-          f"document a sequence, neither packed nor padded, it would be {alone[0]:.2f} -> {alone[1]:.3f}; nobody pre-trains so at 8K.")  # fmt: skip
+    print(
+        f"- D, real document lengths, {DP} ranks in expert groups of {EP // 8}, 48 micro-batches of two: slowest group over "
+        f"the mean {packed[0]:.3f} -> {packed[1]:.3f} where documents are packed to 8K and attend inside themselves. One "
+        f"document a sequence, neither packed nor padded, it would be {alone[0]:.2f} -> {alone[1]:.3f}; nobody pre-trains "
+        "so at 8K."
+    )
     cases = []
     for variant in ("aux_loss", "no_balancing"):
         measured = expert_figures(folder, variant)
-        print(f"E, `{variant}` routing of the traces, 16 ranks, ten steps together: {measured[0]:.3f} -> {measured[1]:.3f} with "
+        print(f"- E, `{variant}` routing of the traces, 16 ranks, ten steps together: {measured[0]:.3f} -> {measured[1]:.3f} with "
               "one spare slot a rank.")  # fmt: skip
         cases.append(Imbalance(f"Routing as `{variant}`", *(scaled_to_ep32(m) for m in measured), *packed))
     for case in cases:
