@@ -49,10 +49,15 @@ def simulate_strategy(
         result=result,
         ep_s=left + hidden,
         ep_exposed_s=exposed,
-        masked_frac=1.0 - exposed / (left + hidden) if left + hidden > 0 else None,
+        masked_frac=_share(1.0 - exposed / (left + hidden)) if left + hidden > 0 else None,
         steady_masked_frac=_number(masking.steady_masked_frac) if masking else None,
     )
 
 
 def _number(values: F64) -> float | None:
-    return None if np.isnan(values[0]) else float(values[0])
+    return None if np.isnan(values[0]) else _share(float(values[0]))
+
+
+def _share(value: float) -> float:
+    """Without the dust of summing in another order."""
+    return min(max(round(value, 12), 0.0), 1.0)

@@ -111,3 +111,22 @@ def test_an_overlap_without_lanes_is_the_closed_forms() -> None:
     hidden = simulate_strategy(*strategy(MOE, f"TP8/PP16/EP32/{SELECTIVE}/1f1b/ep-overlap"))
     assert hidden.ep_s == pytest.approx(serial.ep_s, rel=1e-9) and hidden.step_s < serial.step_s
     assert hidden.masked_frac is not None and 0.4 < hidden.masked_frac < 0.8 and hidden.steady_masked_frac is None
+
+
+def test_pangu_masks_98_percent_in_the_steady_phase() -> None:
+    """Published: over 98% of expert communication masked by Adaptive Pipe with hierarchical all-to-all, +37.5% with both."""
+    case = (MOE[0], MOE[1], MOE[2], 4608)
+    layout = "layout(noop:61,62,63)"
+    serial = simulate_strategy(*_at_8k(strategy(case, f"TP8/PP16/VPP2/EP32/{SELECTIVE}/{layout}")))
+    text = f"TP8/PP16/VPP2/EP32/{SELECTIVE}/adaptive-pipe/hierarchical-allgather/{layout}"
+    masked = simulate_strategy(*_at_8k(strategy(case, text)))
+    assert masked.steady_masked_frac is not None and masked.steady_masked_frac >= 0.98
+    assert masked.masked_frac is not None and masked.masked_frac >= 0.95
+    assert 1.25 < serial.step_s / masked.step_s < 1.50
+
+
+def _at_8k(given: tuple) -> tuple:
+    from dataclasses import replace
+
+    model, hardware, workload, batch = given
+    return model, hardware, replace(workload, seq_length=8192), batch
