@@ -19,8 +19,8 @@ from autodeploy.search.twin import Twin, with_time
 if TYPE_CHECKING:
     from cost_models.step import StepCost
 
-SIMULATED = 48  # leaders that the simulator replays before they are ranked
-BALANCED = 12  # best groups whose layers are balanced
+SIMULATED = 36  # leaders that the simulator replays before they are ranked
+BALANCED = 8  # best groups whose layers are balanced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
