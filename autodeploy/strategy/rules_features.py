@@ -148,6 +148,12 @@ FEATURE_RULES = (
         backends=("mindspeed",),
     ),
     Rule(
+        name="adaptive-pipe-chunks",
+        text="Adaptive Pipe pairs a forward chunk with a backward chunk of another stage: it needs VPP above 1",
+        remedy="raise VPP, or use 1f1b",
+        broken=lambda c: c.schedule_is("adaptive-pipe") & (c.batch.vpp < 2),
+    ),
+    Rule(
         name="adaptive-pipe-overlap",
         text="Adaptive Pipe is the overlap of expert communication",
         remedy="drop no-ep-overlap, or use interleaved",

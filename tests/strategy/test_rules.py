@@ -104,6 +104,9 @@ EXAMPLES: dict[str, Example] = {
         model=PANGU, backend="mindspeed", breaks="TP1/EP32/DP64/hierarchical-allgather",
         passes="TP8/EP32/DP8/hierarchical-allgather",
     ),
+    "adaptive-pipe-chunks": Example(
+        model=QWEN, backend="any", breaks="PP4/EP4/DP4/adaptive-pipe", passes="PP4/VPP2/EP4/DP4/adaptive-pipe",
+    ),
     "adaptive-pipe-overlap": Example(
         model=QWEN, backend="any", breaks="PP4/VPP2/EP4/DP4/adaptive-pipe/no-ep-overlap",
         passes="PP4/VPP2/EP4/DP4/adaptive-pipe",
