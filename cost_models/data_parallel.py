@@ -70,10 +70,7 @@ def _reduce_and_gather(
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
         gather_s += on.column().seconds(count * workload.weight_bytes)
-    slow = np.where((batch.dp * batch.cp * batch.tp > hardware.cards_per_node), workload.stack.dp_collective_frac, 1.0)[
-        :, None
-    ]
-    return reduce_s / slow, gather_s / slow
+    return reduce_s, gather_s
 
 
 def terms(ring: RingTerms) -> tuple[F64, F64, F64]:

@@ -312,15 +312,12 @@ class SoftwareStack:
     hierarchical_chunks: int = (
         1  # hierarchical all-to-all: 1 in series, more: the two steps pipelined over so many chunks
     )
-    overlap_ep: bool = False  # expert communication under computing
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
     cuda_graphs: bool = False
-    # Share of the benchmarked rate that the program's data-parallel collectives reach between nodes: 1 with large buckets,
-    # little where each tensor is reduced and gathered by itself.
-    dp_collective_frac: float = 1.0
     host_cost_factor: float = 1.0  # host time per kernel relative to the profile's (older programs issue more slowly)
-    short_bursts: bool = False  # times composed of short profiles: the clock is not yet lowered by sustained power
+    # Times composed of short profiles, so that (inferred) the clock is not yet lowered by sustained power.
+    short_bursts: bool = False
     launch_blocking: bool = False  # CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues each kernel
     compiled: bool = False  # torch.compile or equivalent
     dropout: bool = False
@@ -376,7 +373,6 @@ class Workload:
     seq_length: int
     global_batch: int  # sequences
     precision: str = "bf16"  # of the GEMMs
-    fp8_recipe: str = ""  # delayed | tensorwise | blockwise | mxfp8 | rowwise
     weight_bytes: float = 2.0
     grad_bytes: float = 4.0  # accumulation buffer
     grad_reduce_bytes: float = 4.0  # on the wire

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
-FP8_RECIPES = {"fp8": "delayed", "fp8_block": "blockwise", "mxfp8": "mxfp8", "nvfp4": "nvfp4"}
 TOKEN_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
@@ -77,7 +76,6 @@ def load_case(options: CaseOptions) -> LoadedCase:
         seq_length=options.seq_length,
         global_batch=options.global_batch,
         precision=options.precision,
-        fp8_recipe=FP8_RECIPES.get(options.precision, ""),
         expert_imbalance=_imbalance(options.imbalance, model, hardware),
         imbalance_by_ep=options.imbalance is None,
         stack=hardware.stack,

@@ -11,9 +11,6 @@ from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
 
 TOP_K_ASSUMED = 2  # where an entry states none: GShard's (arXiv 2006.16668), and Megatron's and Mixtral's usual value
 
-# Four norms a layer, before and after each half. Sources: arXiv 2504.07866, 2505.04519 (Pangu), 2408.00118 (Gemma 2).
-SANDWICH_NORM = ("pangu-ultra", "gemma2")
-
 
 def from_reference(entry: Mapping[str, Any]) -> ModelSpec:
     """One entry of ``models.yaml``. What it does not state is assumed as below and written into ``notes``.
@@ -31,7 +28,7 @@ def from_reference(entry: Mapping[str, Any]) -> ModelSpec:
         notes.append(f"embeddings assumed {'tied' if tied else 'untied'} ({'gated' if gated else 'plain'} MLP)")
     mixers = _mixers(entry, layers, bias=gpt)
     mlps = _mlps(entry, layers, gated, gpt, notes)
-    norms = 4 if any(word in name.lower() for word in SANDWICH_NORM) else 2
+    norms = int(entry.get("norms_per_layer") or 2)
     kinds = [LayerKind(attention=mixer, feed_forward=mlp, norms=norms) for mixer, mlp in zip(mixers, mlps, strict=True)]
     return ModelSpec(
         name=name,
@@ -42,7 +39,7 @@ def from_reference(entry: Mapping[str, Any]) -> ModelSpec:
         mtp_modules=int(entry.get("mtp_layers") or 0),
         norm_bias=gpt or entry.get("activation") == "squared_relu",  # Nemotron: LayerNorm1p
         learned_positions=int(entry.get("learned_pos_embedding") or 0),
-        embedding_norm="bloom-" in name.lower(),  # BLOOM, not BloombergGPT
+        embedding_norm=bool(entry.get("embedding_norm")),
         notes=tuple(notes),
     )
 

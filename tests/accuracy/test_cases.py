@@ -82,10 +82,10 @@ def test_hagemann_kernels(of):
         assert not stack.head_sharded_over_tp
 
 
-def test_fp8_recipes(of):
-    assert of(precision="fp8-cs").workload.fp8_recipe == "tensorwise"
+def test_precisions(of):
+    assert of(precision="fp8-cs").workload.precision == "fp8"
+    assert of(precision="fp8", fp8_recipe="blockwise").workload.precision == "fp8_block"
     assert of(precision="mxfp8").workload.precision == "mxfp8"
-    assert of(group="nemo_launcher", precision="fp8").workload.fp8_recipe == "delayed"
     assert of(group="dgxc", precision="bf16").workload.grad_bytes in (2.0, 4.0)
 
 
