@@ -84,7 +84,6 @@ def test_hagemann_kernels(of):
 
 def test_precisions(of):
     assert of(precision="fp8-cs").workload.precision == "fp8"
-    assert of(precision="fp8", fp8_recipe="blockwise").workload.precision == "fp8_block"
     assert of(precision="mxfp8").workload.precision == "mxfp8"
     assert of(group="dgxc", precision="bf16").workload.grad_bytes in (2.0, 4.0)
 
