@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -92,14 +91,10 @@ def _json(report: Report) -> str:
 
 def _csv(report: Report) -> str:
     from autodeploy.accuracy.document import run_row
+    from autodeploy.report.csv_text import entries_csv
 
     rows = [run_row(result) for result in report.results]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({**row, "assumed": "; ".join(row["assumed"])})
-    return stream.getvalue()
+    return entries_csv([{**row, "assumed": "; ".join(row["assumed"])} for row in rows], {})
 
 
 def _tables(report: Report, worst: int, by: list[str], memory: bool, all_rows: bool, skipped: bool) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ import typer
 
 from autodeploy.cli.output import check_format, check_writable, emit, render
 from autodeploy.errors import InputError
+from autodeploy.report.csv_text import entries_csv
 
 SCHEMA = "autodeploy.calibrate/1"
 
@@ -56,7 +55,10 @@ def calibrate(
     shown = {"schema": SCHEMA, "name": own_name, "base": document["name"], "fits": rows,
              "skipped": [{"source": source, "reason": reason} for source, reason in result.skipped],
              "profile": str(output) if output else None}  # fmt: skip
-    emit(profile if format == "yaml" else render(format, shown, lambda: _table(rows), lambda: _csv(rows)), None)
+    emit(
+        profile if format == "yaml" else render(format, shown, lambda: _table(rows), lambda: entries_csv(rows, {})),
+        None,
+    )
 
 
 def _base(base: str) -> tuple[str, dict[str, Any]]:
@@ -120,11 +122,3 @@ def _table(rows: list[dict[str, Any]]) -> str:
         bound = f"  (at its bound: {row['at_bound']})" if row["at_bound"] else ""
         lines.append(f"{row['curve']:<34} {row['rows']:>5} {figures} {other:>10}  {row['data']}{bound}")
     return "\n".join(lines)
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()

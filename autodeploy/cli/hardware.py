@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autodeploy.cli.output import check_format, check_writable, emit, render
+from autodeploy.report.csv_text import entries_csv
 
 
 def hardware(
@@ -26,20 +25,10 @@ def hardware(
     if hardware is None:
         document = list_document()
         rows = document["hardware"]
-        emit(render(format, document, lambda: _list_table(rows), lambda: _csv(rows)), output)
+        emit(render(format, document, lambda: _list_table(rows), lambda: entries_csv(rows, {})), output)
         return
     document = profile_document(hardware)
-    emit(render(format, document, lambda: _profile_text(document), lambda: _csv(document["fits"])), output)
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows with the keys of the first; lists are joined by spaces."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: " ".join(value) if isinstance(value, list) else value for key, value in row.items()})
-    return buffer.getvalue()
+    emit(render(format, document, lambda: _profile_text(document), lambda: entries_csv(document["fits"], {})), output)
 
 
 def _list_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ import typer
 
 from autodeploy.cli.case import say
 from autodeploy.cli.output import check_format, check_writable, emit, render
+from autodeploy.report.csv_text import entries_csv
 
 BILLION = 1e9
 
@@ -32,21 +31,13 @@ def models(
     if model is None:
         document = list_document()
         rows = document["models"]
-        emit(render(format, document, lambda: _list_table(rows), lambda: _csv(rows)), output)
+        emit(render(format, document, lambda: _list_table(rows), lambda: entries_csv(rows, {})), output)
         return
     document = model_document(model)
     shown = document["model"]
     for note in shown["notes"]:
         say(f"{shown['name']}: {note}")
-    emit(render(format, document, lambda: _model_table(shown), lambda: _csv(shown["parts"])), output)
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    emit(render(format, document, lambda: _model_table(shown), lambda: entries_csv(shown["parts"], {})), output)
 
 
 def _list_table(rows: Sequence[Mapping[str, Any]]) -> str:
