@@ -15,7 +15,7 @@ import sys
 import yaml
 
 from autodeploy.accuracy.cases import build_cases
-from autodeploy.accuracy.compare import held_out_families
+from autodeploy.accuracy.held_out import held_out_families
 from autodeploy.accuracy.loader import read_runs
 from autodeploy.calibrate.fit_training import error_text, fit_constants, training_section
 from autodeploy.calibrate.write import write

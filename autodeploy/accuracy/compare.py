@@ -8,6 +8,7 @@ from typing import Any
 
 from autodeploy.accuracy import metrics
 from autodeploy.accuracy.cases import RunCase, build_cases
+from autodeploy.accuracy.held_out import held_out_families
 from autodeploy.accuracy.loader import Run, RunSet
 from autodeploy.accuracy.predict import Evaluate, Prediction, predict
 
@@ -74,14 +75,6 @@ def compare(run_set: RunSet, evaluate: Evaluate | None = None, runs: Iterable[Ru
         else:
             results.append(RunResult(run=run, fitted_on=fitted_on, skipped=reasons[run.id]))
     return Report(tuple(results))
-
-
-def held_out_families(runs: Iterable[Run]) -> frozenset[str]:
-    """The families that no fit may use."""
-    groups: dict[str, set[str]] = {}
-    for run in runs:
-        groups.setdefault(run.report_group, set()).add(run.family)
-    return metrics.held_out_families(groups)
 
 
 def _result(case: RunCase, prediction: Prediction, fitted_on: bool) -> RunResult:

@@ -62,3 +62,13 @@ def test_every_group_of_families_is_split(families):
 
 def test_a_lone_family_is_not_held_out():
     assert metrics.held_out_families({"g": {"only"}}) == frozenset()
+
+
+def test_sources_put_aside_are_held_out_whole():
+    from autodeploy.accuracy import read_runs
+    from autodeploy.accuracy.held_out import SOURCES, held_out_families
+
+    runs = read_runs().runs
+    held = held_out_families(runs)
+    assert all(run.family in held for run in runs if run.group in SOURCES)
+    assert any(run.kind == "moe" for run in runs if run.group in SOURCES)

@@ -31,12 +31,14 @@ def document(fake_report):
 
 def test_json_contract(document):
     assert document["schema"] == "autodeploy.accuracy/1"
-    assert len(document["runs"]) == 3143
+    assert len(document["runs"]) == len({row["id"] for row in document["runs"]}) > 3000
     assert set(document["runs"][0]) >= RUN_KEYS
     for parts in document["groups"].values():
         assert set(parts) == {"complete", "partial"}
         assert all(set(part) >= FIGURE_KEYS for part in parts.values())
-    assert sum(part["runs"] for parts in document["groups"].values() for part in parts.values()) == 3143
+    assert sum(part["runs"] for parts in document["groups"].values() for part in parts.values()) == len(
+        document["runs"]
+    )
     assert 0 <= document["total"]["fit_balanced_accuracy"] <= 1
 
 
