@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cost_models.errors import ConfigError
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.mixers.table import MIXERS
 from cost_models.parameters import (
-    MIXERS,
     LayerParameters,
     embedding_parameters,
     head_parameters,
