@@ -17,9 +17,8 @@ from cost_models.mixers.softmax import SOFTMAX
 from cost_models.mixers.table import MIXERS, mixer_of
 from cost_models.operators import FusedAttention, Gemm
 from cost_models.parameters import layer_parameters
-from cost_models.strategies import single
 from cost_models.weight_shapes import layer_weights
-from tests.cost_models.helpers import core, machine, workload
+from tests.cost_models.helpers import core, machine, strategy, workload
 
 HIDDEN = 256
 
@@ -49,7 +48,7 @@ def test_projections_are_stated_once(kind: str) -> None:
     gemms = [op for op in ops if isinstance(op, Gemm)]
     fused = [op for op in ops if isinstance(op, FusedAttention)]
     elements = sum(float(op.cols[0] * op.depth[0]) for op in gemms)
-    dense, _ = layer_weights(model.layers[0][0], model, single(), work)
+    dense, _ = layer_weights(model.layers[0][0], model, strategy(model), work)
     assert sum(float(w[0]) for w in dense) == pytest.approx(elements)
     others = mixer.others(a, HIDDEN, False).total
     assert mixer.parameters(a, HIDDEN, False).total == elements + others
