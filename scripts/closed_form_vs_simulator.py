@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s
 
 from autodeploy.schedule import SimulationRequest, StageCosts, simulate
+from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s
 
 TWO_CHUNKS = {"zb-v", "zb-v-half", "zb-v-min", "dualpipev"}
 ANY_CHUNKS = {"interleaved", "adaptive-pipe"}

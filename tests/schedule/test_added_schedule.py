@@ -54,7 +54,9 @@ def test_two_files_and_a_table_line_add_a_v_shaped_schedule(tmp_path: Path) -> N
     table = (tmp_path / TABLE).read_text()
     assert table.count("NONE, ONE_F_ONE_B,") == 1
     table = table.replace("NONE, ONE_F_ONE_B,", "NONE, V_PLAIN, ONE_F_ONE_B,")
-    table = table.replace("\nSCHEDULE_TABLE", "\nfrom cost_models.schedules.v_plain import V_PLAIN\n\nSCHEDULE_TABLE", 1)
+    table = table.replace(
+        "\nSCHEDULE_TABLE", "\nfrom cost_models.schedules.v_plain import V_PLAIN\n\nSCHEDULE_TABLE", 1
+    )
     (tmp_path / TABLE).write_text(table)
     case = ["--hardware", "h100-sxm", "--devices", "32", "--global-batch", "64", "--backend", "any", "--format", "json"]
     own = ["--pp", "4", "--tp", "8", "--vpp", "2", "--schedule", "v-plain"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s, in_flight_chunks
 
 from autodeploy.schedule import SCHEDULES, SimulationRequest, StageCosts, build_schedule, simulate
 from autodeploy.schedule.live_memory import in_flight_chunks as counted
+from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s, in_flight_chunks
 from tests.schedule.cases import CHUNKS, shape
 
 MEDIAN_LIMIT = {"zb-v": 0.02, "zb-v-half": 0.02, "zb-v-min": 0.06, "adaptive-pipe": 0.02}  # the rest: 0.01
