@@ -23,8 +23,9 @@ from autodeploy.schedule.outcome import make_result
 from autodeploy.schedule.replay import NodeTimes, SlotPrices, node_times, price_slots, replay
 from autodeploy.schedule.request import EpMasking, SimulationRequest, SimulationResult
 from autodeploy.schedule.segments import IS_EP, Segment
-from autodeploy.schedule.table import PLANS_WITH_COSTS, build_schedule
+from autodeploy.schedule.table import build_schedule
 from autodeploy.schedule.templates import Template
+from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
 BLOCK = 128  # scenarios replayed at a time: the arrays of a level stay in cache
@@ -48,7 +49,7 @@ def simulate(request: SimulationRequest) -> SimulationResult:
 
 def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult:
     """Runs with each candidate for the two ends, keeps the faster per scenario."""
-    if request.schedule != "adaptive-pipe":
+    if not SCHEDULE_TABLE[request.schedule].pairs_ends:
         return _run(request, _schedule(request, "none"), entry, "none")
     modes = _ends_to_try(request)
     if len(modes) > 1 and request.keep_events:
@@ -86,7 +87,7 @@ def _chosen_orders(request: SimulationRequest) -> NDArray[np.int64]:
 
 
 def _schedule(request: SimulationRequest, ends: str) -> Schedule:
-    if request.schedule == "adaptive-pipe":
+    if SCHEDULE_TABLE[request.schedule].pairs_ends:
         return adaptive_pipe_with(
             request.shape(), pair_warm_up=ends in ("warm-up", "both"), pair_cool_down=ends in ("cool-down", "both")
         )
@@ -95,7 +96,7 @@ def _schedule(request: SimulationRequest, ends: str) -> Schedule:
 
 def _order_costs(request: SimulationRequest) -> OrderCosts | None:
     """What an automatic schedule plans with: as given, or the mean of the batch."""
-    if request.schedule not in PLANS_WITH_COSTS or request.order_costs is not None:
+    if not SCHEDULE_TABLE[request.schedule].plans_with_costs or request.order_costs is not None:
         return request.order_costs
     stage = request.segments.stage_costs()
     return OrderCosts(
@@ -135,9 +136,10 @@ def _run(request: SimulationRequest, schedule: Schedule, entry: LaneOrder | None
     """All scenarios of the request through one graph."""
     graph = build_graph(schedule)
     segments = _with_sends(request)
-    joint = request.schedule in ("dualpipe", "dualpipev")
-    adaptive = request.schedule == "adaptive-pipe"
-    templates = slot_templates(graph, segments.structures(), entry, joint, early_gradient=adaptive)
+    pairs = SCHEDULE_TABLE[request.schedule].pairs
+    templates = slot_templates(
+        graph, segments.structures(), entry, joint=pairs == "joint", early_gradient=pairs == "early"
+    )
     hops = np.zeros((request.stages + 1, request.scenarios))
     if not request.p2p_exposed:
         hops[1:] = _hop_s(request).T
