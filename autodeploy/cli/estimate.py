@@ -23,6 +23,8 @@ CASE = (
     "precision",
     "backend",
     "imbalance",
+    "stack",
+    "set",
     "memory_cap",
     "tokens",
 )
@@ -40,6 +42,8 @@ def estimate(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,

@@ -30,6 +30,7 @@ class Case:
     hardware: HardwareProfile
     workload: Workload
     backend: str
+    stack: str = ""
     step_time_error_frac: float | None = None
     tokens: float | None = None
     price_per_device_hour: float | None = None
@@ -56,6 +57,7 @@ def entry(
     return {
         "rank": i + 1,
         **axes_of(strategy, batch, i, case.workload.global_batch),
+        "stack": case.stack,
         "launchable": not not_launchable,
         "not_launchable_because": not_launchable or None,
         "step_time_s": step_s,
