@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from autodeploy.errors import InputError
-from autodeploy.strategy.backends import V_SHAPED, backend_named
+from autodeploy.strategy.backends import backend_named
 from autodeploy.strategy.layout import default_layout, parse_layout
 from autodeploy.strategy.notation import Strategy
 from cost_models.inputs import ModelSpec
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_mask, recompute_modules, single
 
 
@@ -14,7 +15,7 @@ def strategy_to_batch(
     strategy: Strategy, model: ModelSpec, devices: int | None = None, backend: str = "megatron"
 ) -> StrategyBatch:
     """A batch of one. DP comes from ``devices`` unless the strategy states it; then both must agree."""
-    s, v_shaped = strategy, strategy.schedule in V_SHAPED
+    s, v_shaped = strategy, SCHEDULE_TABLE[strategy.schedule].v_shaped
     backend_named(backend)
     own = not s.layout
     layout = (
