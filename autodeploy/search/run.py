@@ -52,7 +52,7 @@ def search(
     if pool is None:
         return result
     ranking = _rank(request, pool, twin)
-    cost = twin.evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
+    cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
 
 
