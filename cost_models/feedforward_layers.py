@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.attention_layers import BF16, tensor_parallel_half
 from cost_models.dims import Core
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import FeedForward, ModelSpec, Workload
+from cost_models.mixers.core_attention import BF16, tensor_parallel_half
 from cost_models.operators import Collective, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 

@@ -19,9 +19,6 @@ def _require(condition: bool, name: str, value: object, allowed: str, remedy: st
         raise ConfigError(name, value, allowed, remedy)
 
 
-ATTENTION_KINDS = ("softmax", "mla", "gated_delta", "lightning", "mamba")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """One token mixer. ``softmax`` is MHA/GQA/MQA by ``kv_heads``; ``window_tokens`` makes it sliding.
@@ -53,16 +50,11 @@ class Attention:
     output_gate: bool = False  # a sigmoid gate of the attention output's size, computed with the query projection
 
     def __post_init__(self) -> None:
-        _require(self.kind in ATTENTION_KINDS, "Attention.kind", self.kind, f"one of {', '.join(ATTENTION_KINDS)}")
         for name in ("query_heads", "kv_heads", "head_dim", "v_head_dim"):
             _require(getattr(self, name) > 0, f"Attention.{name}", getattr(self, name), "a whole number > 0")
-        if self.kind == "softmax":
-            _require(
-                self.query_heads % self.kv_heads == 0,
-                "Attention.kv_heads",
-                self.kv_heads,
-                f"a divisor of query_heads ({self.query_heads})",
-            )
+        from cost_models.mixers.table import check
+
+        check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

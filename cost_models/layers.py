@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.attention_layers import BF16, FULL, NORM, attention_ops
 from cost_models.dims import Core
 from cost_models.feedforward_layers import feed_forward_ops
 from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.mixers.core_attention import BF16, FULL, NORM
+from cost_models.mixers.table import mixer_of
 from cost_models.operators import Collective, Gemm, LayerOps, MemoryBound, Saved
 from cost_models.parameters import embedding_parameters, layer_parameters, mtp_parameters, padded_vocab
 from cost_models.strategies import F64
@@ -56,7 +57,7 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
     elements = core.tokens_norm * model.hidden
     halves = [half for half in (kind.attention, kind.feed_forward) if half is not None]
     if kind.attention is not None:
-        _merge(ops, attention_ops(kind.attention, model, workload, core))
+        _merge(ops, mixer_of(kind.attention).ops(kind.attention, model, workload, core))
     if kind.feed_forward is not None:
         _merge(ops, feed_forward_ops(kind.feed_forward, model, workload, core))
     for i in range(kind.norms):

@@ -11,9 +11,8 @@ import numpy as np
 
 from autodeploy.strategy.rule import Case, Rule
 from cost_models.inputs import Attention, FeedForward, HardwareProfile
+from cost_models.mixers.table import mixer_of
 from cost_models.strategies import I64, Bool
-
-RECURRENT = ("gated_delta", "lightning")
 
 
 def node_cards(hardware: HardwareProfile | None) -> int:
@@ -63,7 +62,7 @@ def _heads(case: Case) -> Bool:
 
 def _kv_groups(case: Case) -> Bool:
     tp = case.batch.tp
-    groups = {a.kv_heads for a in _attentions(case) if a.kind == "softmax"}
+    groups = {a.kv_heads for a in _attentions(case) if mixer_of(a).grouped_heads}
     replicates = case.backend.replicates_kv
     return _any_of(case, [(g % tp != 0) & ((tp % g != 0) if replicates else True) for g in groups])
 
@@ -87,7 +86,7 @@ def _sequence(case: Case) -> Bool:
 
 
 def _recurrent(case: Case) -> Bool:
-    return (case.batch.cp > 1) & any(a.kind in RECURRENT for a in _attentions(case))
+    return (case.batch.cp > 1) & any(not mixer_of(a).splits_context for a in _attentions(case))
 
 
 WORLD_RULES = (

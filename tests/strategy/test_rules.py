@@ -23,7 +23,7 @@ RECURRENT = ModelSpec(
     layers=((
         LayerKind(
             attention=Attention(
-                kind="gated_delta", query_heads=16, kv_heads=16, head_dim=128, v_head_dim=128, value_heads=32
+                kind="gated_delta", query_heads=16, kv_heads=16, head_dim=128, v_head_dim=128, value_heads=32, conv_kernel=4
             ),
             feed_forward=FeedForward(width=8192),
         ), 8,
