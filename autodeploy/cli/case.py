@@ -50,6 +50,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
     """Reads the files and checks every value. InputError names what is wrong."""
     from autodeploy.hardware import load_hardware
     from autodeploy.models import load_model
+    from autodeploy.strategy.launch_facts import stack_on
 
     _positive("--seq-length", options.seq_length, "a whole number of tokens > 0")
     _positive("--global-batch", options.global_batch, "a whole number of sequences > 0")
@@ -78,7 +79,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
         precision=options.precision,
         expert_imbalance=_imbalance(options.imbalance, model, hardware),
         imbalance_by_ep=options.imbalance is None,
-        stack=hardware.stack,
+        stack=stack_on(backend, hardware.stack),
     )
     return LoadedCase(model=model, hardware=hardware, workload=workload, backend=backend, tokens=tokens, price=price)
 

@@ -1,21 +1,16 @@
-"""What a training program does with a strategy beyond what the notation says: facts that a price has to know.
-
-Axes: N strategies.
-"""
+"""What a training program does with a strategy beyond what the notation says: facts that a price has to know."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from cost_models.strategies import SCHEDULE_CODE, Bool, StrategyBatch
+from cost_models.inputs import SoftwareStack
+
+# MindSpeed refuses --overlap-grad-reduce under both. Sources: MindSpeed features_manager/moe/fb_overlap.py
+# (incompatible_check of overlap_grad_reduce), features_manager/pipeline_parallel/dualpipev_feature.py.
+SERIAL_GRAD_REDUCE = {"mindspeed": ("ep-overlap", "dualpipev")}
 
 
-def gradient_reduction_exposed(batch: StrategyBatch, backend: str) -> Bool:
-    """Strategies whose program refuses --overlap-grad-reduce, so that gradients are reduced after the backward, [N].
-
-    MindSpeed's dualpipev and fb-overlap do. Sources: MindSpeed features_manager/moe/fb_overlap.py
-    (``incompatible_check(args, 'overlap_grad_reduce')``), features_manager/pipeline_parallel/dualpipev_feature.py.
-    """
-    if backend != "mindspeed":
-        return np.zeros(len(batch), dtype=bool)
-    return batch.ep_overlap | (batch.schedule == SCHEDULE_CODE["dualpipev"])
+def stack_on(backend: str, stack: SoftwareStack) -> SoftwareStack:
+    """The stack with what the back end's program imposes on it."""
+    return replace(stack, serial_grad_reduce_under=SERIAL_GRAD_REDUCE.get(backend, stack.serial_grad_reduce_under))

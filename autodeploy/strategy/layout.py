@@ -196,7 +196,7 @@ def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: boo
     slots = -(-total // stages)
     most = slots if backend == "mindspeed" else slots + 1  # MindSpeed: beyond the slots there is no room
     alone = model.mtp_modules > 0 and backend not in ("mindspeed", FILLED, "torchtitan") and not v_shaped and pp > 2
-    least = int(backend == FILLED)
+    least = int(backend == FILLED)  # decoder layers that every stage holds; MTP stands behind them all: not alone
     found: list[Split] = []
     for tail in (0, 1) if alone else (0,):  # stages behind the MTP modules: they hold the head alone
         inner = stages - 2 - tail

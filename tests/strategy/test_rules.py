@@ -11,10 +11,11 @@ import pytest
 from autodeploy.errors import InputError
 from autodeploy.strategy.backends import BACKENDS
 from autodeploy.strategy.convert import strategy_to_batch
-from autodeploy.strategy.launch_facts import gradient_reduction_exposed
+from autodeploy.strategy.launch_facts import stack_on
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import RULES, check, launchable, require_valid, rule_of
-from cost_models.inputs import Attention, FeedForward, HardwareProfile, LayerKind, ModelSpec, Workload
+from cost_models.data_parallel import overlaps_grad_reduce
+from cost_models.inputs import Attention, FeedForward, HardwareProfile, LayerKind, ModelSpec, SoftwareStack, Workload
 from cost_models.strategies import Layout, StrategyBatch
 from tests.strategy import specs
 
@@ -322,5 +323,7 @@ def test_mindspeed_reduces_gradients_after_the_backward_under_overlap_and_dualpi
     texts = ["TP8/PP4/VPP2/EP32", "TP8/PP4/VPP2/EP32/ep-overlap", "TP8/PP4/VPP2/EP32/dualpipev"]
     batches = [strategy_to_batch(parse_strategy(text), PANGU, 2048, "mindspeed") for text in texts]
     batch = StrategyBatch.concatenate(batches)
-    assert gradient_reduction_exposed(batch, "mindspeed").tolist() == [False, True, True]
-    assert not gradient_reduction_exposed(batch, "megatron").any()
+    plain = SoftwareStack()
+    assert overlaps_grad_reduce(batch, stack_on("mindspeed", plain)).tolist() == [True, False, False]
+    assert overlaps_grad_reduce(batch, stack_on("megatron", plain)).all()
+    assert not overlaps_grad_reduce(batch, SoftwareStack(overlap_grad_reduce=False)).any()
