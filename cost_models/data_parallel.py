@@ -54,10 +54,8 @@ def step_end(
 
 def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
     """Strategies whose gradient reduction runs under the backward, [N]."""
-    serial = np.zeros(len(batch), dtype=bool)
-    for name in stack.serial_grad_reduce_under:
-        serial |= batch.ep_overlap if name == "ep-overlap" else batch.schedule == SCHEDULE_CODE[name]
-    return ~serial & stack.overlap_grad_reduce
+    excluded = batch.ep_overlap | (batch.schedule == SCHEDULE_CODE["dualpipev"])
+    return ~(excluded & stack.serial_grad_reduce_under_ep_overlap) & stack.overlap_grad_reduce
 
 
 def _reduce_and_gather(

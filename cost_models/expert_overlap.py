@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.inputs import HardwareProfile
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.stages import StageCosts
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 # MindSpeed states for its forward/backward overlap: all of it hidden in the steady phase, half of it in warm-up and cool-down
 # (docs/zh/features, --moe-fb-overlap). Adaptive Pipe overlaps two micro-batches of one direction there, to the same effect.
 ENDS_HIDDEN_FRAC = 0.5
-BOTH_ENDS = ("adaptive-pipe",)
 
 
 def hide_expert_communication(
@@ -34,7 +34,7 @@ def hide_expert_communication(
     pair = np.minimum(ep, computing)
     chunks = micro_batches.astype(float) * layout.vpp
     steady = np.clip((chunks - (layout.pp - 1)) / chunks, 0.0, 1.0)
-    ends = ENDS_HIDDEN_FRAC if schedule in BOTH_ENDS else 0.0
+    ends = ENDS_HIDDEN_FRAC if SCHEDULE_TABLE[schedule].pairs_ends else 0.0
     share = np.where(overlap, steady + ends * (1.0 - steady), 0.0)[:, None]
     hidden = pair * share
     # Computing slows while it runs beside communication, so what is hidden is not all gained.

@@ -297,8 +297,7 @@ class SoftwareStack:
     fused_dropout: bool = True
     grouped_gemm: bool = True
     overlap_grad_reduce: bool = True
-    # Schedules (or "ep-overlap") under which the program refuses to overlap the gradient reduction all the same
-    serial_grad_reduce_under: tuple[str, ...] = ()
+    serial_grad_reduce_under_ep_overlap: bool = False  # EP overlap and DualPipeV exclude overlapped gradient reduction
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False

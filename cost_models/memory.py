@@ -11,12 +11,13 @@ import numpy as np
 
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import LayerPrices
-from cost_models.strategies import F64, I64, SCHEDULE_CODE, Layout, StrategyBatch
+from cost_models.schedules import SCHEDULE_TABLE
+from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 CAUSES = (
     "weights", "gradients", "optimizer", "activations", "logits", "transient", "communication_buffers", "reserved_overhead",
 )  # fmt: skip
-TWO_COPIES = (SCHEDULE_CODE["dualpipe"],)
+WEIGHT_COPIES = np.array([float(schedule.weight_copies) for schedule in SCHEDULE_TABLE.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Worklo
     shards = (batch.dp * batch.cp).astype(float)[:, None]
     expert_shards = batch.expert_dp.astype(float)[:, None]
     zero = batch.zero_stage[:, None]
-    copies = np.where(np.isin(batch.schedule, TWO_COPIES), 2.0, 1.0)[:, None]
+    copies = WEIGHT_COPIES[batch.schedule][:, None]
 
     def held(stage: int, size: float) -> F64:
         sharded = zero >= stage

@@ -19,7 +19,8 @@ from cost_models.fully_sharded import gather_parameters
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.layer_price import FAMILIES, LayerPrices, price_layers
 from cost_models.memory_peaks import at_the_peak, workspace
-from cost_models.schedule_terms import V_SHAPED, held_chunks, pipeline_s
+from cost_models.schedule_terms import held_chunks, pipeline_s
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.stages import FULL, StageCosts, stage_costs
 from cost_models.strategies import F64, I64, SCHEDULES, Bool, Layout, StrategyBatch
 from cost_models.swap import swap_activations
@@ -63,9 +64,9 @@ def evaluate(
 
 
 def _mask_table(batch: StrategyBatch) -> tuple[tuple[int, ...], I64, I64]:
-    """Distinct recompute masks, and for each strategy its own and the one without "full"."""
+    """Distinct recompute masks, 0 always among them, and for each strategy its own and the one without "full"."""
     plain = batch.recompute & ~FULL
-    masks = np.unique(np.concatenate([batch.recompute, plain]))
+    masks = np.unique(np.concatenate([batch.recompute, plain, [0]]))
     return tuple(int(m) for m in masks), np.searchsorted(masks, batch.recompute), np.searchsorted(masks, plain)
 
 
@@ -100,7 +101,7 @@ def _evaluate_group(
     result: StepCost, rows: I64, batch: StrategyBatch, layout: Layout, schedule: str, costs: StageCosts, prices: LayerPrices,
     model: ModelSpec, hardware: HardwareProfile, workload: Workload,
 ) -> None:  # fmt: skip
-    v_shaped = schedule in V_SHAPED
+    v_shaped = SCHEDULE_TABLE[schedule].v_shaped
     micro_batches = np.maximum(batch.micro_batches(workload.global_batch), 1)
     group = np.where(batch.micro_batch_group > 0, batch.micro_batch_group, layout.pp)
     dense, expert = mem.parameters_by_rank(prices, costs.point, layout, v_shaped, model)
@@ -188,7 +189,7 @@ def _fill_memory(
     result: StepCost, rows: I64, batch: StrategyBatch, layout: Layout, schedule: str, costs: StageCosts, prices: LayerPrices,
     dense: F64, expert: F64, micro_batches: I64, group: I64, model: ModelSpec, hardware: HardwareProfile, workload: Workload,
 ) -> None:  # fmt: skip
-    v_shaped = schedule in V_SHAPED
+    v_shaped = SCHEDULE_TABLE[schedule].v_shaped
     chunks = held_chunks(schedule, layout, micro_batches, group, batch)
     held = mem.in_flight_by_chunk(chunks, group, layout.vpp) if not v_shaped else mem.in_flight_v(chunks, layout.vpp)
     causes = mem.static_bytes(dense, expert, batch, workload)

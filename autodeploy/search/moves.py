@@ -13,11 +13,11 @@ import numpy as np
 from autodeploy.search.candidates import compact_layouts
 from autodeploy.search.refine import Landscape, Params
 from autodeploy.strategy.axes import Axes
-from cost_models.strategies import RECOMPUTE_BIT, SCHEDULE_CODE, StrategyBatch
+from cost_models.schedules import SCHEDULE_TABLE
+from cost_models.strategies import RECOMPUTE_BIT, SCHEDULES, StrategyBatch
 
 STEPS = 8  # swap, offload and layers under recompute move in eighths
 HIGHS = {"group": 3, "recompute_layers": STEPS - 1, "swap": STEPS, "offload": STEPS}
-GROUPED_SCHEDULES = tuple(SCHEDULE_CODE[name] for name in ("interleaved", "adaptive-pipe"))
 Valid = Callable[[StrategyBatch], np.ndarray]
 
 
@@ -43,7 +43,7 @@ def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -
     micro_batches = origin.micro_batches(global_batch)
     group = np.array(
         [
-            _group(trial.get("group", 0), int(pp), int(m)) if code in GROUPED_SCHEDULES and vpp > 1 else 0
+            _group(trial.get("group", 0), int(pp), int(m)) if SCHEDULE_TABLE[SCHEDULES[code]].grouped and vpp > 1 else 0
             for trial, pp, m, code, vpp in zip(
                 trials, origin.pp, micro_batches, origin.schedule, origin.vpp, strict=True
             )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from autodeploy.errors import InputError
-from autodeploy.strategy.backends import V_SHAPED, backend_named
+from autodeploy.strategy.backends import backend_named
 from autodeploy.strategy.layout import Placing, default_layout, parse_layout
 from autodeploy.strategy.notation import Strategy
 from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import ModelSpec
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_mask, recompute_modules, single
 
 
@@ -29,7 +30,9 @@ def strategy_to_batch(
     if s.layout:
         layout = parse_layout(s.layout, model, s.pp, s.vpp)
     else:
-        layout = default_layout(model, s.pp, s.vpp, backend, Placing(s.schedule in V_SHAPED, bool(s.ep_overlap)))
+        layout = default_layout(
+            model, s.pp, s.vpp, backend, Placing(SCHEDULE_TABLE[s.schedule].v_shaped, bool(s.ep_overlap))
+        )
     return single(
         layout=layout, tp=s.tp, pp=s.pp, vpp=s.vpp, cp=s.cp, ep=s.ep, etp=s.etp, dp=dp,
         micro_batch=s.micro_batch, micro_batch_group=_group(s, dp, backend, global_batch), zero_stage=s.zero_stage,

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.strategy.axes import Axes, Between, among
-from autodeploy.strategy.backends import V_SHAPED, Backend
+from autodeploy.strategy.backends import Backend
 from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_world import WORLD_RULES, node_cards
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import I64, Bool, Layout, StrategyBatch, single
 
 MAX_VPP = 8  # that a free search tries
@@ -102,7 +103,7 @@ def stage_cuts(
     for vpp in among(axes.vpp, range(1, (MAX_VPP if pp > 1 and axes.vpp is None else model.num_layers) + 1)):
         if vpp > 1 and pp == 1 and not named:
             continue
-        v_shaped = vpp == 2 and not {"interleaved", "adaptive-pipe"} & set(axes.schedule or backend.search_schedules)
+        v_shaped = vpp == 2 and not any(SCHEDULE_TABLE[s].grouped for s in axes.schedule or backend.search_schedules)
         if axes.layout is not None and any(axes.layout):
             layouts = [parse_layout(text, model, pp, vpp) for text in axes.layout if text][:1]
         else:
@@ -118,7 +119,7 @@ def stage_cuts(
 
 
 def _v_only(backend: Backend, axes: Axes) -> bool:
-    return axes.schedule is not None and set(axes.schedule) <= V_SHAPED
+    return axes.schedule is not None and all(SCHEDULE_TABLE[name].v_shaped for name in axes.schedule)
 
 
 def _grid(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.backends import backend_named
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
 
 REMEDY = "write TP8/PP16/VPP2/EP32 and add CP2, ETP2, DP48, MBS2, G20, ZeRO3, noSP, full, selective(...), a schedule"
@@ -66,7 +67,7 @@ class Strategy:
         if not self.schedule:
             object.__setattr__(self, "schedule", default_schedule(self.pp, self.vpp))
         if self.ep_overlap is None:
-            object.__setattr__(self, "ep_overlap", self.schedule == "adaptive-pipe")
+            object.__setattr__(self, "ep_overlap", _is_overlap(self.schedule))
         if self.micro_batch_group == self.pp:
             object.__setattr__(self, "micro_batch_group", 0)
         ordered = tuple(name for name in RECOMPUTE_MODULES if name in self.recompute)
@@ -102,6 +103,11 @@ def default_schedule(pp: int, vpp: int) -> str:
     return "none" if pp == 1 else "interleaved" if vpp > 1 else "1f1b"
 
 
+def _is_overlap(schedule: str) -> bool:
+    """The schedule is itself the overlap of expert communication; unknown names are told of elsewhere."""
+    return schedule in SCHEDULE_TABLE and SCHEDULE_TABLE[schedule].needs_overlap
+
+
 def departures(strategy: Strategy) -> list[str]:
     """Tokens of everything that differs from the defaults, in printing order."""
     s = strategy
@@ -123,7 +129,7 @@ def departures(strategy: Strategy) -> list[str]:
         tokens.append(s.schedule)
     if s.dispatcher != "alltoall":
         tokens.append(s.dispatcher)
-    if s.ep_overlap != (s.schedule == "adaptive-pipe"):
+    if s.ep_overlap != _is_overlap(s.schedule):
         tokens.append("ep-overlap" if s.ep_overlap else "no-ep-overlap")
     tokens += [f"{tag}{_number(share)}" for tag, share in (("offload", s.offload_frac), ("swap", s.swap_frac)) if share]
     if s.layout:

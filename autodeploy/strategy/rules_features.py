@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.backends import V_SHAPED
 from autodeploy.strategy.rule import Case, Rule
+from cost_models.schedules import schedules_where
 from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool
 
 MEGATRON = ("megatron", "megatron-bridge")
-OVERLAP_SCHEDULES = frozenset({"interleaved", "adaptive-pipe", "dualpipe"}) | V_SHAPED
 
 
 def _dispatcher_is(case: Case, name: str) -> Bool:
@@ -40,9 +39,7 @@ def _no_mla(case: Case) -> bool:
 
 
 def _overlap_schedule(case: Case) -> Bool:
-    looped = case.scheduled(OVERLAP_SCHEDULES) & ((case.batch.vpp > 1) | case.schedule_is("dualpipe"))
-    adaptive = case.schedule_is("adaptive-pipe")
-    return case.batch.ep_overlap & (case.batch.pp > 1) & ~looped & ~adaptive
+    return case.batch.ep_overlap & (case.batch.pp > 1) & ~case.scheduled(schedules_where(lambda s: s.runs_overlapped))
 
 
 def _foreign_dedup(case: Case) -> Bool:
@@ -137,13 +134,13 @@ FEATURE_RULES = (
         name="adaptive-pipe-chunks",
         text="Adaptive Pipe pairs a forward chunk with a backward chunk of another stage: it needs VPP above 1",
         remedy="raise VPP, or use 1f1b",
-        broken=lambda c: c.schedule_is("adaptive-pipe") & (c.batch.vpp < 2),
+        broken=lambda c: c.scheduled(schedules_where(lambda s: s.needs_overlap)) & (c.batch.vpp < 2),
     ),
     Rule(
         name="adaptive-pipe-overlap",
         text="Adaptive Pipe is the overlap of expert communication",
         remedy="drop no-ep-overlap, or use interleaved",
-        broken=lambda c: c.schedule_is("adaptive-pipe") & ~c.batch.ep_overlap,
+        broken=lambda c: c.scheduled(schedules_where(lambda s: s.needs_overlap)) & ~c.batch.ep_overlap,
     ),
     Rule(
         name="overlap-needs-ep",

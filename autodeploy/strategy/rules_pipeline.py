@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.backends import LOOPED, SINGLE_CHUNK, V_SHAPED
 from autodeploy.strategy.rule import Case, Rule
+from cost_models.schedules import SCHEDULE_TABLE, schedules_where
 from cost_models.strategies import I64, Bool
 
 
@@ -25,12 +25,22 @@ def _group(case: Case) -> Bool:
     m, group, pp = case.micro_batches, case.group, case.batch.pp
     rest = m % group
     wrong = (group < pp) | (group > m) | ((rest != 0) & (rest < pp))
-    return case.scheduled(LOOPED) & (pp > 1) & wrong
+    return case.scheduled(schedules_where(lambda s: s.grouped)) & (pp > 1) & wrong
+
+
+def _chunks(case: Case) -> Bool:
+    allowed = np.array([schedule.chunks.allow(case.batch.vpp) for schedule in SCHEDULE_TABLE.values()])
+    return ~allowed[case.batch.schedule, np.arange(len(case.batch))]
+
+
+def _too_few_turns(case: Case) -> Bool:
+    least = np.array([schedule.least_turns for schedule in SCHEDULE_TABLE.values()])[case.batch.schedule]
+    return case.micro_batches < least * case.batch.pp
 
 
 def _dualpipe(case: Case) -> Bool:
-    m, pp = case.micro_batches, case.batch.pp
-    return case.schedule_is("dualpipe") & ((pp % 2 != 0) | (m % 2 != 0) | (m < 2 * pp))
+    odd = (case.batch.pp % 2 != 0) | (case.micro_batches % 2 != 0)
+    return case.scheduled(schedules_where(lambda s: s.even)) & (odd | _too_few_turns(case))
 
 
 def _foreign_layout(case: Case) -> Bool:
@@ -73,11 +83,7 @@ PIPELINE_RULES = (
         text="VPP must be 1 for 1F1B, GPipe, ZB-H1, ZB-1P, ZB-2P and DualPipe, above 1 for interleaved, and 2 for "
         "V-shaped schedules",
         remedy="change VPP or the schedule",
-        broken=lambda c: (
-            (c.scheduled(SINGLE_CHUNK) & (c.batch.vpp != 1))
-            | (c.schedule_is("interleaved") & (c.batch.vpp < 2))
-            | (c.scheduled(V_SHAPED) & (c.batch.vpp != 2))
-        ),
+        broken=lambda c: _chunks(c) & ~c.scheduled(schedules_where(lambda s: s.needs_overlap)),
     ),
     Rule(
         name="layout",
@@ -109,6 +115,6 @@ PIPELINE_RULES = (
         name="dualpipev-micro-batches",
         text="DualPipeV needs at least 2 PP micro-batches",
         remedy="raise the micro-batches, or choose another schedule",
-        broken=lambda c: c.schedule_is("dualpipev") & (c.micro_batches < 2 * c.batch.pp),
+        broken=lambda c: ~c.scheduled(schedules_where(lambda s: s.even)) & _too_few_turns(c),
     ),
 )

@@ -23,6 +23,7 @@ from autodeploy.strategy.rule import Case
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHER_CODE, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
 
 CHUNK = 16384  # strategies in one batch
@@ -211,7 +212,7 @@ def _with_axes(request: _Request, batch: StrategyBatch) -> StrategyBatch:
             smallest = micro_batches_per_round(case.micro_batches, batch.pp)
         else:
             smallest, _ = groups(case.micro_batches, batch.pp)
-        looped = (batch.schedule == SCHEDULE_CODE["interleaved"]) | (batch.schedule == SCHEDULE_CODE["adaptive-pipe"])
+        looped = np.array([schedule.grouped for schedule in SCHEDULE_TABLE.values()])[batch.schedule]
         batch = replace(batch, micro_batch_group=np.where(looped & (smallest != batch.pp), smallest, 0))
     else:
         most = int(case.micro_batches.max(initial=1))

@@ -11,9 +11,10 @@ from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.errors import InputError
 from autodeploy.strategy.layout import parse_layout
 from autodeploy.twin.groups import groups_of
-from autodeploy.twin.items import LOOP_PLACED, price_items
+from autodeploy.twin.items import price_items
 from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.step import StepCost, evaluate
 from cost_models.strategies import SCHEDULES, Layout, StrategyBatch
 
@@ -31,7 +32,7 @@ def options_for(
         micro_batches=group.micro_batches,
         micro_batch_group=group.micro_batch_group if group.layout.vpp > 1 else 0,
         memory_cap_bytes=float(hardware.usable_bytes - np.max(rest)),
-        extra_warmup=int(group.simulated_as == "adaptive-pipe"),
+        extra_warmup=int(group.lanes and group.grouped),
         time_limit_s=time_limit_s,
     )
 
@@ -46,7 +47,7 @@ def balanced(
 ) -> StrategyBatch | None:
     """The strategy with the balanced layout that its back end can write; None where there is no other."""
     layout = strategy.layouts[int(strategy.layout[0])]
-    if layout.pp == 1 or SCHEDULES[int(strategy.schedule[0])] not in LOOP_PLACED:
+    if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
         return None
     cost = evaluate(model, hardware, workload, strategy, per_rank=True)
     options = options_for(cost, strategy, hardware, workload, time_limit_s)

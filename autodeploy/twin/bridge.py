@@ -15,7 +15,7 @@ from autodeploy.twin.prices import PriceTable
 from autodeploy.twin.stages import closed_form_stages, layer_segments, whole_stages
 from cost_models import memory
 from cost_models.data_parallel import StepEnd, step_end
-from cost_models.schedule_terms import V_SHAPED
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.stages import StageCosts
 from cost_models.strategies import F64
 
@@ -50,7 +50,7 @@ def step_request(
         group=group.micro_batch_group,
         costs=layer_segments(given, table, group, costs, hidden) if in_layers else whole_stages(costs),
         overlap="lanes" if group.lanes else "none",
-        ends=None if group.schedule == "adaptive-pipe" else "none",
+        ends=None if SCHEDULE_TABLE[group.schedule].pairs_ends else "none",
         p2p_s=costs.p2p_s,
         p2p_exposed=not given.workload.stack.overlap_p2p and group.layout.pp > 1,
         tail=tail,
@@ -64,7 +64,7 @@ def step_request(
 def _step_tail(given: TwinInput, table: PriceTable, group: Group, costs: StageCosts) -> tuple[StepTail, F64, F64]:
     """Once per step: what follows the pipeline by rank, what is the same on all, and the slowest-of-n share."""
     layout, batch, overheads = group.layout, group.batch, given.hardware.overheads
-    v_shaped = group.schedule in V_SHAPED
+    v_shaped = SCHEDULE_TABLE[group.schedule].v_shaped
     dense, expert = memory.parameters_by_rank(table.prices, costs.point, layout, v_shaped, given.model)
     forward = memory.sum_by_rank(costs.forward_s, layout, v_shaped)
     backward = memory.sum_by_rank(costs.backward_input_s + costs.backward_weight_s, layout, v_shaped)

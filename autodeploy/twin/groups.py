@@ -11,19 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import I64, SCHEDULES, Layout, StrategyBatch
-
-# How the simulator runs expert communication under computing: Megatron's and MindSpeed's forward/backward overlap on
-# interleaved 1F1B is Adaptive Pipe's steady phase. On plain 1F1B a forward and a backward that run side by side would
-# hold each other up (Megatron refuses it): there the overlap is inside a micro-batch, and the closed form's share of it
-# counts as hidden.
-OVERLAPPED_AS = {
-    "interleaved": "adaptive-pipe",
-    "adaptive-pipe": "adaptive-pipe",
-    "dualpipe": "dualpipe",
-    "dualpipev": "dualpipev",
-}
-PLAIN_AS = {"none": "1f1b", "adaptive-pipe": "adaptive-pipe"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,14 +29,18 @@ class Group:
 
     @property
     def lanes(self) -> bool:
-        return self.ep_overlap and self.schedule in OVERLAPPED_AS and self.layout.pp > 1
+        return self.ep_overlap and self.layout.pp > 1 and SCHEDULE_TABLE[self.schedule].overlapped_as is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Micro-batches go in groups of `micro_batch_group`."""
+        return SCHEDULE_TABLE[self.schedule].grouped
 
     @property
     def simulated_as(self) -> str:
         """The schedule that the simulator replays."""
-        if self.layout.pp == 1:
-            return "1f1b"
-        return OVERLAPPED_AS[self.schedule] if self.lanes else PLAIN_AS.get(self.schedule, self.schedule)
+        schedule = SCHEDULE_TABLE[self.schedule if self.layout.pp > 1 else "none"]
+        return schedule.overlapped_as if self.lanes and schedule.overlapped_as else schedule.replayed_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,9 @@ from autodeploy.twin.prices import PriceTable, price_table
 from cost_models import memory
 from cost_models.expert_overlap import hide_expert_communication
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.stages import StageCosts, full_share, stage_costs
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
-
-LOOP_PLACED = ("1f1b", "interleaved", "gpipe", "zb-h1", "zb-1p", "zb-2p", "adaptive-pipe")
 
 
 def price_items(model: ModelSpec, hardware: HardwareProfile, workload: Workload, strategy: StrategyBatch) -> LayerItems:
@@ -27,8 +26,9 @@ def price_items(model: ModelSpec, hardware: HardwareProfile, workload: Workload,
     beside its layers (parameter gathers of ZeRO-3, swapped activations) is left out."""
     given = TwinInput(model=model, hardware=hardware, workload=workload)
     group = next(groups_of(strategy, workload.global_batch))
-    if group.schedule not in LOOP_PLACED:
-        raise InputError("strategy.schedule", group.schedule, f"one of {', '.join(LOOP_PLACED)}, for balanced layers")
+    looped = [name for name, schedule in SCHEDULE_TABLE.items() if schedule.placement == "loop"]
+    if group.schedule not in looped:
+        raise InputError("strategy.schedule", group.schedule, f"one of {', '.join(looped)}, for balanced layers")
     table = price_table(model, hardware, workload, strategy)
     costs = _columns(given, table, strategy)
     hide_expert_communication(costs, strategy, group.layout, group.schedule, np.array([group.micro_batches]), hardware)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from autodeploy.errors import InputError
+from autodeploy.stacks import default_stack, load_stack
 from autodeploy.strategy.backends import BACKENDS
 from autodeploy.strategy.convert import strategy_to_batch
-from autodeploy.strategy.launch_facts import stack_on
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import RULES, check, launchable, require_valid, rule_of
 from cost_models.data_parallel import overlaps_grad_reduce
@@ -323,7 +323,8 @@ def test_mindspeed_reduces_gradients_after_the_backward_under_overlap_and_dualpi
     texts = ["TP8/PP4/VPP2/EP32", "TP8/PP4/VPP2/EP32/ep-overlap", "TP8/PP4/VPP2/EP32/dualpipev"]
     batches = [strategy_to_batch(parse_strategy(text), PANGU, 2048, "mindspeed") for text in texts]
     batch = StrategyBatch.concatenate(batches)
-    plain = SoftwareStack()
-    assert overlaps_grad_reduce(batch, stack_on("mindspeed", plain)).tolist() == [True, False, False]
-    assert overlaps_grad_reduce(batch, stack_on("megatron", plain)).all()
+    excludes = load_stack(default_stack("mindspeed", "mindspeed")).base["serial_grad_reduce_under_ep_overlap"].value
+    mindspeed = SoftwareStack(serial_grad_reduce_under_ep_overlap=excludes)
+    assert overlaps_grad_reduce(batch, mindspeed).tolist() == [True, False, False]
+    assert overlaps_grad_reduce(batch, SoftwareStack()).all()
     assert not overlaps_grad_reduce(batch, SoftwareStack(overlap_grad_reduce=False)).any()

@@ -8,10 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from cost_models.schedules.facts import F64, I64, Chunks, PipelineCosts, Schedule, steady_limit
 
 # An operation of a rank: (forward phase or -1, backward phase or -1, split backward, weight part)
 Step = tuple[int, int, bool, bool]
@@ -141,3 +139,39 @@ def _work_through(depth: int, forward_s: F64, input_s: F64, weight_s: F64, p2p_s
                 made_f[f_stage, i] = end
         clock[rank] = end
     return np.asarray(np.max(clock, axis=0))
+
+
+def _dualpipe(c: PipelineCosts) -> F64:
+    return dualpipe_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
+
+
+def _dualpipev(c: PipelineCosts) -> F64:
+    return dualpipev_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
+
+
+DUALPIPE = Schedule(
+    name="dualpipe",
+    closed_form=_dualpipe,
+    in_flight=steady_limit(lambda p: p + 1),
+    order="dualpipe:dualpipe",
+    placement="both-ends",
+    weight_copies=2,
+    least_turns=2,
+    even=True,
+    pairs="joint",
+    overlapped_as="dualpipe",
+)
+
+DUALPIPEV = Schedule(
+    name="dualpipev",
+    closed_form=_dualpipev,
+    in_flight=steady_limit(lambda p: 2 * p + 1),
+    order="dualpipe:dualpipev",
+    chunks=Chunks(2, 2),
+    placement="v",
+    least_turns=2,
+    pairs="joint",
+    overlapped_as="dualpipev",
+    launched_by=("mindspeed", "torchtitan"),
+    searched=True,
+)
