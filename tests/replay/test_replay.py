@@ -121,5 +121,5 @@ def test_pangu_masks_98_percent_in_the_steady_phase() -> None:
 def _at_8k(given: tuple) -> tuple:
     from dataclasses import replace
 
-    model, hardware, workload, batch = given
-    return model, hardware, replace(workload, seq_length=8192), batch
+    case, batch = given
+    return replace(case, workload=replace(case.workload, seq_length=8192)), batch
