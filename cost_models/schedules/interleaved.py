@@ -7,57 +7,25 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.schedules.facts import F64, I64, Chunks, PipelineCosts, Schedule, Shape
-from cost_models.schedules.interleaved_rounds import interleaved_s
+from cost_models.schedules.interleaved_waves import ChunkCosts, interleaved_s
 from cost_models.schedules.one_f_one_b import one_f_one_b_s
+from cost_models.schedules.program import by_micro_batches
 
 
 def _interleaved(c: PipelineCosts) -> F64:
     if c.vpp == 1:
         return one_f_one_b_s(c)
-    backward = c.input_s + c.weight_s
-    return _by_shape(
-        c,
-        lambda at, m, g: interleaved_s(
-            c.forward_s[:, at],
-            backward[:, at],
-            backward[:, at],
-            c.p2p_s[at],
-            pp=c.pp,
-            micro_batches=m,
-            group=g,
-            extra=0,
-        ),
-    )
+    return by_micro_batches(c, lambda own, m, g: _waves_s(own, m, g, own.input_s + own.weight_s, extra=0))
 
 
 def _adaptive_pipe(c: PipelineCosts) -> F64:
-    """Interleaved with one more warm-up chunk; the gradient leaves before the weight part."""
-    backward = c.input_s + c.weight_s
-    return _by_shape(
-        c,
-        lambda at, m, g: interleaved_s(
-            c.forward_s[:, at],
-            backward[:, at],
-            c.input_s[:, at],
-            c.p2p_s[at],
-            pp=c.pp,
-            micro_batches=m,
-            group=g,
-            extra=1,
-        ),
-    )
+    """Interleaved with one more warm-up chunk."""
+    return by_micro_batches(c, lambda own, m, g: _waves_s(own, m, g, own.input_s + own.weight_s, extra=1))
 
 
-def _by_shape(c: PipelineCosts, price: Callable[[I64 | slice, int, int], F64]) -> F64:
-    """Applies `price` to the strategies of each (micro-batches, group) in turn."""
-    m, g = c.micro_batches, c.group
-    if (m == m[0]).all() and (g == g[0]).all():
-        return price(slice(None), int(m[0]), int(g[0]))
-    out = np.empty(len(m))
-    for shape in sorted(set(zip(m.tolist(), g.tolist(), strict=True))):
-        at = np.flatnonzero((m == shape[0]) & (g == shape[1]))
-        out[at] = price(at, *shape)
-    return out
+def _waves_s(c: PipelineCosts, micro_batches: int, group: int, gradient_s: F64, extra: int) -> F64:
+    costs = ChunkCosts(forward_s=c.forward_s, backward_s=c.input_s + c.weight_s, gradient_s=gradient_s, p2p_s=c.p2p_s)
+    return interleaved_s(costs, pp=c.pp, micro_batches=micro_batches, group=group, extra=extra)
 
 
 def _held(extra: int) -> Callable[[Shape], I64]:
