@@ -71,7 +71,7 @@ def workspace(
     present = sum_by_rank((counts > 0).T.astype(float), layout, v_shaped).T > 0  # [P, C]
     kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
     gradients = np.stack([each.gradients for each in kinds], axis=1)  # [N, K]
-    none = prices.masks.index(0) if 0 in prices.masks else int(np.argmin(prices.masks))
+    none = prices.masks.index(0)  # the price list always has it
     k = len(kinds)
     back = prices.saved_bytes[costs.point, none] - prices.saved_bytes[costs.point, costs.mask]
     layer = _widest(gradients + back[:, :k], present[:, :k])
@@ -140,7 +140,7 @@ def _feed_forward_rows(kind: LayerKind, batch: StrategyBatch, workload: Workload
     if not ffn.is_moe:
         return tokens, ffn.width / batch.tp, ffn.gated
     imbalance = rank_imbalance(workload, ffn.experts, batch.ep)
-    rows = tokens / batch.tp * ffn.top_k * batch.etp * imbalance
+    rows = tokens / batch.tp * ffn.expert_calls * batch.etp * imbalance
     return rows, ffn.width / batch.etp, ffn.gated
 
 

@@ -64,9 +64,9 @@ def evaluate(
 
 
 def _mask_table(batch: StrategyBatch) -> tuple[tuple[int, ...], I64, I64]:
-    """Distinct recompute masks, and for each strategy its own and the one without "full"."""
+    """Distinct recompute masks, 0 always among them, and for each strategy its own and the one without "full"."""
     plain = batch.recompute & ~FULL
-    masks = np.unique(np.concatenate([batch.recompute, plain]))
+    masks = np.unique(np.concatenate([batch.recompute, plain, [0]]))
     return tuple(int(m) for m in masks), np.searchsorted(masks, batch.recompute), np.searchsorted(masks, plain)
 
 

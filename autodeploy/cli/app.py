@@ -58,6 +58,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
     "sweep": Command("autodeploy.cli.sweep", "sweep", "A matrix of models x hardware x cards x batches."),
     "models": Command("autodeploy.cli.models", "models", "List the models that ship, or show one."),
     "hardware": Command("autodeploy.cli.hardware", "hardware", "List the hardware profiles that ship, or show one."),
+    "stacks": Command("autodeploy.cli.stacks", "stacks", "List the software stacks that ship, or show one."),
 }
 GROUP_HELP = {"balance": "Balance experts, data or layers on your own data."}
 SETTINGS = {"help_option_names": ["-h", "--help"]}

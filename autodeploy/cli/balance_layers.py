@@ -34,6 +34,8 @@ def layers(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     costs: Annotated[Path | None, typer.Option(help="Item costs: YAML, JSON or CSV.")] = None,
     pp: Annotated[int, typer.Option("--pp", help="Pipeline ranks. [by STRATEGY]")] = 1,
     vpp: Annotated[int, typer.Option("--vpp", help="Virtual stages of each rank.")] = 1,

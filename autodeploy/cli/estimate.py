@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -22,6 +23,8 @@ CASE = (
     "precision",
     "backend",
     "imbalance",
+    "stack",
+    "set",
     "memory_cap",
     "tokens",
 )
@@ -39,6 +42,8 @@ def estimate(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
@@ -80,7 +85,15 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.report.documents import estimate_document
 
     loaded, batch, cost = load_and_price(given, "estimate")
-    return estimate_document(case_of(loaded), batch, cost)
+    return estimate_document(case_of(loaded), batch, cost, simulated_s=_replayed_s(loaded, batch))
+
+
+def _replayed_s(loaded: LoadedCase, batch: StrategyBatch) -> float | None:
+    """Seconds of the replayed step, as `search` ranks by; None where the simulator has no such schedule."""
+    from autodeploy.twin import simulated_step_s
+
+    found = simulated_step_s(loaded.model, loaded.hardware, loaded.workload, batch)
+    return None if found is None or math.isnan(found[0]) else float(found[0])
 
 
 def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:

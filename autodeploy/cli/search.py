@@ -28,6 +28,8 @@ def search(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
@@ -106,6 +108,8 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         "precision",
         "backend",
         "imbalance",
+        "stack",
+        "set",
         "memory_cap",
         "tokens",
     )

@@ -29,6 +29,7 @@ def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
         },
         "hardware": case.hardware.name,
         "backend": case.backend,
+        "stack": case.stack,
         "precision": case.workload.precision,
         "devices": devices,
         "seq_length": case.workload.seq_length,

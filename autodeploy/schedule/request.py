@@ -34,7 +34,7 @@ class SimulationRequest:
     `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits.
     `pair_saving_frac`: F&B of a pair takes (1 - this) (F + B); with `StageCosts` only.
     `sync_optimizer`: ranks meet before the optimizer (gradient norm); False: each goes on, as post-validation allows.
-    `order_costs`: what an automatic schedule plans with; None takes the mean over the batch.
+    `order_costs`: what an automatic schedule plans with; None: its own costs.
     """
 
     schedule: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,11 +111,49 @@ def departures(batch: StrategyBatch) -> I64:
 
 
 def best_first(candidates: Candidates) -> NDArray[np.intp]:
-    """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then as they came."""
-    return np.lexsort(
-        (
-            departures(candidates.batch),
-            candidates.reserved_bytes.astype(np.float32),
-            candidates.score.astype(np.float32),
-        )
+    """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then by what they are."""
+    return total_order(
+        candidates.batch,
+        candidates.score.astype(np.float32),
+        candidates.reserved_bytes.astype(np.float32),
+        departures(candidates.batch),
     )
+
+
+IDENTITY = (
+    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "zero_stage", "sequence_parallel", "recompute",
+    "recompute_layers", "schedule", "dispatcher", "ep_overlap", "offload_frac", "swap_frac",
+)  # fmt: skip
+
+
+def total_order(batch: StrategyBatch, *keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Order by ``keys``, first most; equals by the strategy's own columns, never by where they stood in the batch."""
+    order = np.lexsort(keys[::-1])
+    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for key in keys:
+        same &= key[order[1:]] == key[order[:-1]]
+    if not same.any():
+        return order
+    run = np.concatenate([[0], np.cumsum(~same)])
+    tied = np.flatnonzero(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
+    rows = order[tied]
+    few = compact_layouts(batch.take(rows))
+    columns = [getattr(few, name) for name in IDENTITY]
+    order[tied] = rows[np.lexsort([layout_ranks(few), micro_batch_groups(few), *columns[::-1], run[tied]])]
+    return order
+
+
+def micro_batch_groups(batch: StrategyBatch) -> I64:
+    """0 and pp are the same thing, [N]."""
+    return np.where(batch.micro_batch_group == 0, batch.pp, batch.micro_batch_group)
+
+
+def layout_identities(batch: StrategyBatch) -> list[tuple[str, str, bytes]]:
+    return [(layout.key, layout.text, layout.counts.tobytes()) for layout in batch.layouts]
+
+
+def layout_ranks(batch: StrategyBatch) -> I64:
+    """Place of each strategy's layout among those of the batch in the order of their texts, [N]."""
+    names = layout_identities(batch)
+    rank = {name: i for i, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], dtype=np.int64)[batch.layout]

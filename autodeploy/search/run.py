@@ -128,7 +128,5 @@ def _study(
 def _rank(request: SearchRequest, pool: Candidates, twin: Twin) -> Ranking:
     """Ranks by screened time; then, with a simulator, the leaders once more by simulated time."""
     leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
-    simulated = np.full(len(leaders), np.nan)
-    if request.method != "exhaustive":
-        simulated = twin.simulated_s(request, leaders)
+    simulated = twin.simulated_s(request, leaders)
     return rank(request, with_time(request, leaders, simulated), leaders.step_s, simulated)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.search.candidates import Candidates, best_first, group_key
+from autodeploy.search.candidates import Candidates, best_first, group_key, total_order
 
 VARIANTS_PER_GROUP = 3
 GROUPS = 512
@@ -82,7 +82,7 @@ def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, g
 
 def pareto_front(candidates: Candidates) -> Candidates:
     """Strategies that no other beats in both step time and memory, fastest first."""
-    order = np.lexsort((candidates.reserved_bytes, candidates.step_s))
+    order = total_order(candidates.batch, candidates.step_s, candidates.reserved_bytes)
     memory = candidates.reserved_bytes[order]
     least_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]]) if len(memory) else memory
     return candidates.take(order[memory < least_before])
@@ -90,7 +90,7 @@ def pareto_front(candidates: Candidates) -> Candidates:
 
 def nearest_misses(candidates: Candidates, count: int = MISSES) -> Candidates:
     """Of each group the strategy that needs least memory; the ``count`` least of them."""
-    order = np.lexsort((candidates.step_s, candidates.reserved_bytes.astype(np.float32)))
+    order = total_order(candidates.batch, candidates.reserved_bytes.astype(np.float32), candidates.step_s)
     if len(order) > 4096:  # the nearest are all that matters
         order = order[:4096]
     ordered = candidates.take(order)
