@@ -79,8 +79,8 @@ def layers(
 def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
     """Items, PP, VPP and options of MODEL STRATEGY; the layout now is the strategy's, the cap what the card leaves."""
     from autodeploy.cli.estimate import load_and_price
-    from autodeploy.replay import price_items
     from autodeploy.replay.balanced import options_for, stages_of
+    from autodeploy.replay.items import price_items
 
     if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
         raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")

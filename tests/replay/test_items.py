@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autodeploy.errors import InputError
-from autodeploy.replay import price_items
 from autodeploy.replay.balanced import balanced, stages_of
+from autodeploy.replay.items import price_items
 from autodeploy.strategy.convert import batch_to_strategy
 from cost_models.step import evaluate
 from tests.replay.cases import DENSE, MOE, SELECTIVE, strategy
