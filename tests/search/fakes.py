@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -65,9 +66,10 @@ WORKLOAD = Workload(seq_length=128, global_batch=32)
 
 
 def request(**changes: object) -> SearchRequest:
-    given: dict[str, object] = {
-        "case": Case(model=MODEL, hardware=HARDWARE, workload=WORKLOAD), "devices": (16,), "backend": "any", "method": "exhaustive",
-    }  # fmt: skip
+    """``model``, ``hardware`` and ``workload`` change the case."""
+    of_case = {name: changes.pop(name) for name in ("model", "hardware", "workload") if name in changes}
+    case = replace(Case(model=MODEL, hardware=HARDWARE, workload=WORKLOAD), **of_case)  # type: ignore[arg-type]
+    given: dict[str, object] = {"case": case, "devices": (16,), "backend": "any", "method": "exhaustive"}
     return SearchRequest(**{**given, **changes})  # type: ignore[arg-type]
 
 
