@@ -335,6 +335,7 @@ class SoftwareStack:
     fused_dropout: bool = True
     grouped_gemm: bool = True
     overlap_grad_reduce: bool = True
+    serial_grad_reduce_under_ep_overlap: bool = False  # EP overlap and DualPipeV exclude overlapped gradient reduction
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False
