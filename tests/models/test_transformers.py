@@ -5,18 +5,13 @@ An extra: needs ``pip install -e '.[hf]'``. The misses are a committed list that
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 MISSES = Path(__file__).parents[1] / "data" / "transformers_misses.json"
-INSTALLED = all(importlib.util.find_spec(name) is not None for name in ("transformers", "torch"))
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(not INSTALLED, reason="transformers and torch (extra hf) are not installed"),
-]
+pytestmark = [pytest.mark.extra("transformers"), pytest.mark.extra("torch")]
 
 
 def test_misses_only_shrink() -> None:
