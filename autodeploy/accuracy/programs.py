@@ -91,7 +91,7 @@ _RELEASE = (
     r"(?:^|/)v?(\d\d)\.(\d\d)(?:\.\d+)?$",  # of a family: NVIDIA's containers
     r"(?:^|/)(?:20)?(\d\d)-(\d\d)$",  # of a family: year and month
     r"container (\d\d)\.(\d\d)",
-    r"\b(?:20)?(2\d)-?(0[1-9]|1[0-2])(?:-\d\d)?\b",  # of a citation: 2025-06, 202412
+    r"(?<![0-9a-f])(?:20)?(2\d)-?(0[1-9]|1[0-2])(?![0-9a-f])",  # of a citation: 2025-06, 202412, an arXiv number
 )
 
 
