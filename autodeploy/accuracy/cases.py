@@ -19,6 +19,7 @@ from autodeploy.accuracy.settling import Settler
 from autodeploy.accuracy.shapes import Shapes
 from autodeploy.accuracy.stack import chosen_imbalance, precision_of, program_of
 from autodeploy.errors import InputError
+from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.schedules import find_schedule
@@ -71,6 +72,10 @@ class RunCase:
     points: tuple[Point, ...]
     assumed: tuple[str, ...] = ()
     memory_ranks: tuple[int, ...] = ()
+
+    @property
+    def case(self) -> Case:
+        return Case(model=self.model, hardware=self.hardware, workload=self.workload)
 
     @property
     def batch(self) -> StrategyBatch:
