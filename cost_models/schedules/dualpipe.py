@@ -164,6 +164,7 @@ DUALPIPE = Schedule(
 
 DUALPIPEV = Schedule(
     name="dualpipev",
+    torch_class="DualPipeV",
     closed_form=_dualpipev,
     in_flight=steady_limit(lambda p: 2 * p + 1),
     order="dualpipe:dualpipev",

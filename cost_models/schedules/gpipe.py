@@ -31,6 +31,7 @@ NONE = Schedule(
 
 GPIPE = Schedule(
     name="gpipe",
+    torch_class="GPipe",
     closed_form=gpipe_s,
     in_flight=lambda s: s.micro_batches * np.ones_like(s.rank),
     order="gpipe:gpipe",

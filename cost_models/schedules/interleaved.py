@@ -77,6 +77,8 @@ def _held(extra: int) -> Callable[[Shape], I64]:
 
 INTERLEAVED = Schedule(
     name="interleaved",
+    torch_class="Interleaved1F1B",
+    aliases=("interleaved1f1b",),
     closed_form=_interleaved,
     in_flight=_held(0),
     order="interleaved:interleaved",
