@@ -174,5 +174,5 @@ DUALPIPEV = Schedule(
     pairs="joint",
     overlapped_as="dualpipev",
     launched_by=("mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("mindspeed", "torchtitan", "any"),
 )

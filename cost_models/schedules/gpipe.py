@@ -26,7 +26,7 @@ NONE = Schedule(
     order="one_f_one_b:one_f_one_b",
     replayed_as="1f1b",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )
 
 GPIPE = Schedule(

@@ -86,7 +86,7 @@ INTERLEAVED = Schedule(
     grouped=True,
     overlapped_as="adaptive-pipe",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )
 
 ADAPTIVE_PIPE = Schedule(
@@ -100,5 +100,5 @@ ADAPTIVE_PIPE = Schedule(
     pairs_ends=True,
     needs_overlap=True,
     overlapped_as="adaptive-pipe",
-    searched=True,
+    searched_by=("any",),
 )

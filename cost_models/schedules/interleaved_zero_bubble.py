@@ -57,7 +57,7 @@ INTERLEAVED_ZERO_BUBBLE = Schedule(
     chunks=Chunks(2, None),
     grouped=True,
     launched_by=("torchtitan",),
-    searched=True,
+    searched_by=("torchtitan",),
     torch_class="InterleavedZeroBubble",
     aliases=("interleavedzerobubble",),
 )

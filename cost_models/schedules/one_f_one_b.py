@@ -79,5 +79,5 @@ ONE_F_ONE_B = Schedule(
     in_flight=lambda s: s.pp - s.rank,
     order="one_f_one_b:one_f_one_b",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )

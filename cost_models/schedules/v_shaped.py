@@ -138,7 +138,7 @@ ZB_V = Schedule(
     chunks=Chunks(2, 2),
     placement="v",
     launched_by=("torchtitan",),
-    searched=True,
+    searched_by=("torchtitan", "any"),
     aliases=("zbvzerobubble",),
 )
 
