@@ -18,8 +18,8 @@ def _launched(backend: str) -> tuple[str, ...]:
     return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.launched_by)
 
 
-def _searched(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if SCHEDULE_TABLE[name].searched)
+def _searched(backend: str) -> tuple[str, ...]:
+    return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.searched_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,12 @@ class Backend:
     overlaps_ep: bool = True
     replicates_kv: bool = True  # TP beyond the KV groups
     partial_full_recompute: bool = True  # full recompute of the first n layers of a stage
+    default_zero: int = 1  # of a strategy that says nothing, at PP 1
+    default_zero_pipelined: int = 1  # and at PP > 1
+
+    def zero_unsaid(self, pp: int) -> int:
+        """ZeRO stage of a strategy that names none."""
+        return self.default_zero_pipelined if pp > 1 else self.default_zero
 
 
 _MEGATRON = Backend(
@@ -48,7 +54,7 @@ _MEGATRON = Backend(
     zero_stages=(0, 1, 2, 3),
     zero_stages_pipelined=(0, 1, 2, 3),
     search_zero=(1,),
-    search_schedules=_searched(_launched("megatron")),
+    search_schedules=_searched("megatron"),
 )
 
 BACKENDS: dict[str, Backend] = {
@@ -60,7 +66,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=_MEGATRON.zero_stages,
         zero_stages_pipelined=_MEGATRON.zero_stages_pipelined,
         search_zero=(1,),
-        search_schedules=_searched(_launched("megatron-bridge")),
+        search_schedules=_searched("megatron-bridge"),
     ),
     "mindspeed": Backend(
         name="mindspeed",
@@ -71,7 +77,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1),
         search_zero=(1,),
-        search_schedules=_searched(_launched("mindspeed")),
+        search_schedules=_searched("mindspeed"),
     ),
     "torchtitan": Backend(
         name="torchtitan",
@@ -80,11 +86,14 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(2, 3),
         zero_stages_pipelined=(2, 3),
         search_zero=(2, 3),
-        search_schedules=_searched(_launched("torchtitan")),
+        search_schedules=_searched("torchtitan"),
         swaps_activations=False,
         offloads_optimizer=False,
         replicates_kv=False,
         partial_full_recompute=False,
+        # distributed/fsdp.py, reshard_after_forward "default": parameters stay gathered where there is a pipeline
+        default_zero=3,
+        default_zero_pipelined=2,
     ),
     "any": Backend(
         name="any",
@@ -93,7 +102,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1, 2, 3),
         search_zero=(1,),
-        search_schedules=_searched(SCHEDULES),
+        search_schedules=_searched("any"),
     ),
 }
 

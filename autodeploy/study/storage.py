@@ -82,7 +82,9 @@ def _racing(error: BaseException) -> bool:
 
 def _journal(path: Path) -> optuna.storages.BaseStorage:
     from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+    from optuna.storages.journal import JournalFileOpenLock
+
+    from autodeploy.study.journal import WholeLinesFile
 
     if not path.absolute().parent.is_dir():
         raise InputError(
@@ -90,7 +92,7 @@ def _journal(path: Path) -> optuna.storages.BaseStorage:
         )
     lock = JournalFileOpenLock(str(path))
     cut_torn_line(path)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+    return JournalStorage(WholeLinesFile(str(path), lock_obj=lock))
 
 
 def cut_torn_line(path: Path) -> int:
