@@ -117,16 +117,14 @@ class Predictor:
                 sums[h] = sums[h] * _MEMORY + value
 
     def _ahead(self, horizon: int) -> F64:
-        """Mean relative load over the next ``horizon`` steps by each filter [F, L, E]: >= 0, mean 1."""
-        ahead = np.maximum(self._level + self._slope * (horizon + 1) / 2, 0.0)
-        mean = ahead.mean(axis=2, keepdims=True)
-        return np.where(mean > 0, ahead / np.where(mean > 0, mean, 1.0), 1.0)
+        """Mean relative load over the next ``horizon`` steps by each filter [F, L, E]."""
+        return _mean_ahead(self._level, self._slope, horizon)
 
     def _shrunk(self, h: int) -> _Shrunk:
         """The forecast at horizon index ``h``."""
         layer = np.arange(self._error.shape[2])
         chosen = self._error[h].argmin(axis=0)
-        ahead = self._ahead(self.horizons[h])[chosen, layer]
+        ahead = _mean_ahead(self._level[chosen, layer], self._slope[chosen, layer], self.horizons[h])
         variance = self._variance[h, chosen, layer]
         slope = self._covariance[h, chosen, layer] / np.where(variance > 0, variance, 1.0)
         evidence = self._evidence[h]
@@ -169,3 +167,10 @@ class Predictor:
         """The forecast with each of the latest surprises laid on it [K, L, E] tokens."""
         experts = forecast.loads.shape[1]
         return np.maximum(forecast.loads + self.surprises * (self._total / experts)[:, None], 0.0)
+
+
+def _mean_ahead(level: F64, slope: F64, horizon: int) -> F64:
+    """Mean relative load over the next ``horizon`` steps [..., E]: >= 0, mean 1."""
+    ahead = np.maximum(level + slope * (horizon + 1) / 2, 0.0)
+    mean = ahead.mean(axis=-1, keepdims=True)
+    return np.where(mean > 0, ahead / np.where(mean > 0, mean, 1.0), 1.0)
