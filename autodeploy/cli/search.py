@@ -162,9 +162,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
         raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
     return SearchRequest(
-        model=loaded.model,
-        hardware=loaded.hardware,
-        workload=loaded.workload,
+        case=loaded.case,
         backend=loaded.backend,
         devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
         axes=axes,

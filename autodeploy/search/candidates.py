@@ -68,7 +68,7 @@ def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
 
 def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> Candidates:
     """Closed-form price of every strategy of ``batch``."""
-    cost = evaluate(request.model, request.hardware, request.workload, batch)
+    cost = evaluate(request.case, batch)
     score = objective(request.objective, batch, cost.step_s, cost.peak_reserved_bytes)
     return Candidates(batch, cost.step_s, cost.peak_reserved_bytes, cost.feasible, score)
 
