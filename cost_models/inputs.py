@@ -149,6 +149,7 @@ class ModelSpec:
     extra_head: int = 0  # parameters of further weights at the output
     max_seq_length: int = 0  # 0: not stated
     notes: tuple[str, ...] = ()  # what the parser ignored or guessed
+    unread: tuple[str, ...] = ()  # shape-like keys of the file that nothing read
 
     def __post_init__(self) -> None:
         for name in ("hidden", "vocab"):
