@@ -135,9 +135,10 @@ def distinct_domains(domains: F64, ffn: FeedForward, consecutive: bool) -> F64:
     """Mean number of ``domains`` equal parts of the experts that hold one of a token's k experts: any k, or (a balanced gate
     that takes neighbours) a window of k slots, which meets 1 + (k - 1) / (E/N) parts."""
     domains = np.asarray(domains, dtype=float)
+    calls = max(1, round(ffn.expert_calls))
     if consecutive:
-        return np.minimum(1.0 + (ffn.top_k - 1) * domains / ffn.experts, np.minimum(domains, ffn.top_k))
-    return _domains_met(domains, ffn.experts, ffn.top_k)
+        return np.minimum(1.0 + (calls - 1) * domains / ffn.experts, np.minimum(domains, calls))
+    return _domains_met(domains, ffn.experts, calls)
 
 
 # A de-duplicating dispatcher (DeepEP, HybridEP) forwards over the node's links while its network transfers run. On H100 with
@@ -167,7 +168,7 @@ def dispatch_s(
     total_flat = np.max(np.stack(tiers), axis=0)
     inside = members(ep, stride, hardware.tiers[0])
     nodes = ep / inside
-    tokens_bytes = size_bytes / ffn.top_k
+    tokens_bytes = size_bytes / ffn.expert_calls
     code = DISPATCHER_CODE
     gathered = ring_s("all_gather", tokens_bytes * ep, ep, stride, hardware)
     copies_a = nodes - 1.0

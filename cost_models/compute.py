@@ -150,8 +150,17 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     # slower than those; CANN's npu_grouped_matmul is a kernel of its own. One expert is a plain product everywhere.
     plain = (op.groups <= 1) | (device.vendor != "ascend")
     one = _price_expert_by_expert(op, device, dtype, grad_bytes)
-    pairs = ((forward, one.forward_s), (dgrad, one.backward_input_s), (wgrad, one.backward_weight_s))
-    return Price(*(np.where(plain, np.minimum(group, single), group) for group, single in pairs), 1.0, 2.0)
+
+    def least(group_s: F64, plain_s: F64) -> F64:
+        return np.where(plain, np.minimum(group_s, plain_s), group_s)
+
+    return Price(
+        least(forward, one.forward_s),
+        least(dgrad, one.backward_input_s),
+        least(wgrad, one.backward_weight_s),
+        1.0,
+        2.0,
+    )
 
 
 def _price_expert_by_expert(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float) -> Price:

@@ -8,8 +8,8 @@ import numpy as np
 
 from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.fully_sharded import shards_each_use
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.strategies import F64, StrategyBatch
+from cost_models.inputs import HardwareProfile, ModelSpec, SoftwareStack, Workload
+from cost_models.strategies import F64, SCHEDULE_CODE, Bool, StrategyBatch
 
 BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
 UNFUSED_ADAM_BYTES = 96.0  # per parameter
@@ -38,7 +38,8 @@ def step_end(
     reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
     room_back, room_forward = rank_backward_s * (1.0 - 1.0 / buckets), rank_forward_s * (1.0 - 1.0 / buckets)
-    exposed_reduce = np.maximum(reduce_s - room_back, reduce_s / buckets) if stack.overlap_grad_reduce else reduce_s
+    hidden = overlaps_grad_reduce(batch, stack)[:, None]
+    exposed_reduce = np.where(hidden, np.maximum(reduce_s - room_back, reduce_s / buckets), reduce_s)
     exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
     return StepEnd(
@@ -49,6 +50,12 @@ def step_end(
         optimizer_s=optimizer_s(dense, expert, batch, hardware, workload),
         embedding_reduce_s=_tied_embedding_s(batch, model, hardware, workload),
     )
+
+
+def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
+    """Strategies whose gradient reduction runs under the backward, [N]."""
+    excluded = batch.ep_overlap | (batch.schedule == SCHEDULE_CODE["dualpipev"])
+    return ~(excluded & stack.serial_grad_reduce_under_ep_overlap) & stack.overlap_grad_reduce
 
 
 def _reduce_and_gather(

@@ -13,14 +13,15 @@ def feed_forward_flop(ffn: FeedForward, hidden: int) -> float:
     matrices = 3 if ffn.gated else 2
     if not ffn.is_moe:
         return 2.0 * matrices * hidden * ffn.width
-    return 2.0 * (matrices * hidden * (ffn.top_k * ffn.width + ffn.shared_width) + hidden * ffn.experts)
+    routed = (ffn.latent or hidden) * ffn.expert_calls * ffn.width
+    choice = hidden * (ffn.experts + ffn.zero_experts)
+    return 2.0 * (matrices * (routed + hidden * ffn.shared_width) + choice + 2 * hidden * ffn.latent)
 
 
 def layer_flop(kind: LayerKind, model: ModelSpec, workload: Workload) -> float:
-    flop = 0.0
-    if kind.attention is not None:
-        flop = mixer_of(kind.attention).flop(kind.attention, model.hidden, workload)
-    return flop + (feed_forward_flop(kind.feed_forward, model.hidden) if kind.feed_forward else 0.0)
+    flop = sum(mixer_of(a).flop(a, model.hidden, workload) for a in kind.attentions)
+    flop += sum(feed_forward_flop(ffn, model.hidden) for ffn in kind.feed_forwards)
+    return flop + 2.0 * kind.side_elements
 
 
 def model_flop_per_token(model: ModelSpec, workload: Workload) -> float:

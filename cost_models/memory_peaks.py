@@ -140,7 +140,7 @@ def _feed_forward_rows(kind: LayerKind, batch: StrategyBatch, workload: Workload
     if not ffn.is_moe:
         return tokens, ffn.width / batch.tp, ffn.gated
     imbalance = rank_imbalance(workload, ffn.experts, batch.ep)
-    rows = tokens / batch.tp * ffn.top_k * batch.etp * imbalance
+    rows = tokens / batch.tp * ffn.expert_calls * batch.etp * imbalance
     return rows, ffn.width / batch.etp, ffn.gated
 
 

@@ -31,19 +31,23 @@ def feed_forward_parameters(ffn: FeedForward, hidden: int) -> LayerParameters:
     if not ffn.is_moe:
         return LayerParameters(*_mlp(hidden, ffn.width, ffn.gated, ffn.bias))
     shared, shared_bias = _mlp(hidden, ffn.shared_width, ffn.gated, ffn.bias) if ffn.shared_width else (0, 0)
-    replicated = hidden * ffn.experts + shared_bias
+    replicated = hidden * (ffn.experts + ffn.zero_experts) + shared_bias
     replicated += ffn.experts if ffn.router_bias else 0
+    replicated += 2 * hidden * ffn.latent  # down before dispatch, up after combine
     replicated += hidden if ffn.shared_gate else 0
-    return LayerParameters(shared, replicated, ffn.experts * sum(_mlp(hidden, ffn.width, ffn.gated, ffn.bias)))
+    return LayerParameters(
+        shared, replicated, ffn.experts * sum(_mlp(ffn.latent or hidden, ffn.width, ffn.gated, ffn.bias))
+    )
 
 
 def layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> LayerParameters:
     """One block of this kind, unsharded, in three buckets."""
-    buckets = LayerParameters(0, kind.norms * norm_weights(hidden, norm_bias))
-    if kind.attention is not None:
-        buckets += mixer_of(kind.attention).parameters(kind.attention, hidden, norm_bias)
-    if kind.feed_forward is not None:
-        buckets += feed_forward_parameters(kind.feed_forward, hidden)
+    beside = kind.extra_parameters + kind.side_elements
+    buckets = LayerParameters(0, kind.norms * norm_weights(hidden, norm_bias) + beside)
+    for attention in kind.attentions:
+        buckets += mixer_of(attention).parameters(attention, hidden, norm_bias)
+    for feed_forward in kind.feed_forwards:
+        buckets += feed_forward_parameters(feed_forward, hidden)
     return buckets
 
 
@@ -60,14 +64,16 @@ def embedding_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
     """Input embedding, learned positions and the norm after them. ``vocab``: padded rows, 0 for the model's own."""
     positions = model.learned_positions * model.hidden
     norm = norm_weights(model.hidden, model.norm_bias) if model.embedding_norm else 0
-    return LayerParameters((vocab or model.vocab) * model.hidden, positions + norm)
+    return LayerParameters((vocab or model.vocab) * model.hidden + model.extra_embedding, positions + norm)
 
 
 def head_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
     """Output projection (nothing if tied to the embedding), its bias, and the final norm."""
     rows = vocab or model.vocab
     weights = 0 if model.tied_embeddings else rows * model.hidden
-    return LayerParameters(weights + (rows if model.head_bias else 0), norm_weights(model.hidden, model.norm_bias))
+    return LayerParameters(
+        weights + (rows if model.head_bias else 0), norm_weights(model.hidden, model.norm_bias) + model.extra_head
+    )
 
 
 def mtp_parameters(model: ModelSpec) -> LayerParameters:
@@ -82,10 +88,11 @@ def mtp_parameters(model: ModelSpec) -> LayerParameters:
 def active_layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> int:
     """Parameters of one block that one token uses: top_k of the routed experts."""
     buckets = layer_parameters(kind, hidden, norm_bias)
-    if kind.feed_forward is None or not kind.feed_forward.is_moe:
-        return buckets.total
-    per_expert = buckets.routed_experts // kind.feed_forward.experts
-    return buckets.tp_sharded + buckets.replicated + per_expert * kind.feed_forward.top_k
+    visited = 0.0
+    for ffn in kind.feed_forwards:
+        if ffn.is_moe:
+            visited += feed_forward_parameters(ffn, hidden).routed_experts // ffn.experts * ffn.expert_calls
+    return buckets.tp_sharded + buckets.replicated + round(visited)
 
 
 def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
@@ -95,7 +102,8 @@ def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
         if active_only:
             count += layers * active_layer_parameters(kind, model.hidden, model.norm_bias)
         else:
-            count += layers * layer_parameters(kind, model.hidden, model.norm_bias).total
+            one = layer_parameters(kind, model.hidden, model.norm_bias).total
+            count += layers * (one - kind.reused_parameters)
     return count
 
 

@@ -28,16 +28,20 @@ def layer_weights(
 ) -> tuple[list[F64], list[F64]]:
     """(dense, expert) weight tensors of one layer, elements a card, [N] each."""
     tp = batch.tp.astype(float)
-    dense = mixer_of(kind.attention).weights(kind.attention, model.hidden, tp) if kind.attention is not None else []
+    dense = [weight for a in kind.attentions for weight in mixer_of(a).weights(a, model.hidden, tp)]
     expert: list[F64] = []
-    ffn = kind.feed_forward
-    if ffn is not None and ffn.is_moe:
+    for ffn in kind.feed_forwards:
+        if not ffn.is_moe:
+            dense += dense_weights(float(ffn.width), ffn.gated, model.hidden, tp)
+            continue
         as_one = workload.stack.grouped_gemm and not workload.stack.transformer_engine
-        expert = expert_weights(ffn, model.hidden, batch, as_one)
+        expert += expert_weights(ffn, ffn.latent or model.hidden, batch, as_one)
         if ffn.shared_width:
             dense += dense_weights(float(ffn.shared_width), ffn.gated, model.hidden, tp)
-    elif ffn is not None:
-        dense += dense_weights(float(ffn.width), ffn.gated, model.hidden, tp)
+        if ffn.latent:
+            dense += [np.full_like(tp, model.hidden * ffn.latent)] * 2
+    if kind.side_elements:
+        dense.append(np.full_like(tp, kind.side_elements))
     return dense, expert
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
+INTERRUPTED = 130
 AXES = (
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
     "dispatcher", "ep_overlap", "sequence_parallel", "offload", "swap", "layout",
@@ -70,7 +71,8 @@ def search(
 
     Axes (--tp, --pp, ...): one value fixes an axis, 1,2,4 or 1..8 narrows it, no option leaves it free.
 
-    Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed).
+    Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed), 130 stopped by Ctrl-C (what was
+    found until then is ranked).
     """
     given = dict(locals())
     from autodeploy.cli.output import check_format, check_writable, emit, render
@@ -91,6 +93,8 @@ def search(
         return entries_csv(document["ranked"], common_columns(document))
 
     emit(render(format, document, table, csv), output)
+    if document["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
     if not document["ranked"]:
         raise typer.Exit(NOTHING_FEASIBLE)
 

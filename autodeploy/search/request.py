@@ -69,6 +69,11 @@ class SearchRequest:
         for name, low in (("top", 1), ("trials", 0), ("workers", 1)):
             if getattr(self, name) < low:
                 raise InputError(f"--{name}", getattr(self, name), f"a whole number >= {low}")
+        if self.method == "exhaustive" and (self.storage is not None or self.study is not None):
+            option = "--study" if self.storage is None else "--storage"
+            raise InputError(
+                option, self.study, "given with a method that runs a study", "--method auto, tpe, nsga2 or random"
+            )
         if not self.devices or min(self.devices) < 1:
             raise InputError("--devices", self.devices, "a whole number of cards >= 1")
         if self.timeout_s is not None and not self.timeout_s > 0:

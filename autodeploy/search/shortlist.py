@@ -17,14 +17,15 @@ ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortlist:
-    """The best variants of the best groups, the best whatever the group, the front, the nearest misses, and what would be
-    fast if it fitted."""
+    """The best variants of the best groups, the best whatever the group, the front, the nearest misses, what would be
+    fast if it fitted, and the best of each number of cards."""
 
     groups: Candidates
     overall: Candidates
     front: Candidates
     misses: Candidates
     almost: Candidates
+    sizes: Candidates  # the best of each number of cards
     priced: int
     feasible: int
 
@@ -35,6 +36,7 @@ class Shortlist:
             front=pareto_front(Candidates.concatenate([self.front, other.front])),
             misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
             almost=best_of_groups(Candidates.concatenate([self.almost, other.almost]), variants=1, groups=MISSES),
+            sizes=best_of_sizes(Candidates.concatenate([self.sizes, other.sizes])),
             priced=self.priced + other.priced,
             feasible=self.feasible + other.feasible,
         )
@@ -50,6 +52,7 @@ def shorten(candidates: Candidates, top: int, cap_bytes: float) -> Shortlist:
         front=pareto_front(fitting),
         misses=nearest_misses(candidates.take(~candidates.feasible)),
         almost=best_of_groups(candidates.take(near), variants=1, groups=MISSES),
+        sizes=best_of_sizes(fitting),
         priced=len(candidates),
         feasible=len(fitting),
     )
@@ -78,6 +81,13 @@ def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, g
     leaders = ordered.score[rank == 0]
     worst = leaders[groups - 1] if len(leaders) > groups else np.inf
     return ordered.take((rank < variants) & (ordered.score <= worst))
+
+
+def best_of_sizes(candidates: Candidates) -> Candidates:
+    """The best strategy of each number of cards, fewest cards first."""
+    ordered = candidates.take(best_first(candidates))
+    _, first = np.unique(ordered.batch.devices, return_index=True)
+    return ordered.take(first)
 
 
 def pareto_front(candidates: Candidates) -> Candidates:

@@ -54,7 +54,8 @@ def balanced_layout(request: SearchRequest, strategy: StrategyBatch) -> Strategy
     """One strategy with balanced layers, as the back end can write them."""
     from autodeploy.twin.balanced import balanced
 
-    return balanced(request.model, request.hardware, request.workload, strategy, request.backend)
+    found = balanced(request.model, request.hardware, request.workload, strategy, request.backend)
+    return found if found is not None and rules_allow(request, found).all() else None
 
 
 def run_search(
@@ -86,7 +87,7 @@ def price_one(
     """One strategy in the notation, priced by rank. InputError where it is malformed or breaks a rule."""
     from cost_models.step import evaluate
 
-    batch = strategy_to_batch(parse_strategy(text), model, devices, backend)
+    batch = strategy_to_batch(parse_strategy(text, backend), model, devices, backend, workload.global_batch)
     micro_batch, dp = int(batch.micro_batch[0]), int(batch.dp[0])
     if workload.global_batch % (micro_batch * dp):
         allowed = f"a multiple of MBS x DP = {micro_batch} x {dp} = {micro_batch * dp}"

@@ -39,6 +39,12 @@ class Backend:
     overlaps_ep: bool = True
     replicates_kv: bool = True  # TP beyond the KV groups
     partial_full_recompute: bool = True  # full recompute of the first n layers of a stage
+    default_zero: int = 1  # of a strategy that says nothing, at PP 1
+    default_zero_pipelined: int = 1  # and at PP > 1
+
+    def zero_unsaid(self, pp: int) -> int:
+        """ZeRO stage of a strategy that names none."""
+        return self.default_zero_pipelined if pp > 1 else self.default_zero
 
 
 _MEGATRON = Backend(
@@ -85,6 +91,9 @@ BACKENDS: dict[str, Backend] = {
         offloads_optimizer=False,
         replicates_kv=False,
         partial_full_recompute=False,
+        # distributed/fsdp.py, reshard_after_forward "default": parameters stay gathered where there is a pipeline
+        default_zero=3,
+        default_zero_pipelined=2,
     ),
     "any": Backend(
         name="any",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from autodeploy.strategy.axes import Axes, Between, among
 from autodeploy.strategy.backends import Backend
-from autodeploy.strategy.layout import layouts_for, parse_layout
+from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_world import WORLD_RULES, node_cards
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
@@ -107,7 +107,7 @@ def stage_cuts(
         if axes.layout is not None and any(axes.layout):
             layouts = [parse_layout(text, model, pp, vpp) for text in axes.layout if text][:1]
         else:
-            layouts = layouts_for(model, pp, vpp, backend.name, v_shaped)
+            layouts = layouts_for(model, pp, vpp, backend.name, Placing(v_shaped))
         if not layouts:
             rejected["layout"] += 1
             continue

@@ -1,8 +1,8 @@
 """One strategy in full, and its notation: ``TP8/PP16/VPP2/EP32/MBS2/selective(mla_up_proj,layernorm,moe)``.
 
-What is omitted means: ETP1, CP1, MBS1, ZeRO-1, sequence parallel when TP > 1, no recompute, 1F1B or interleaved by VPP
-(none at PP1), flat all-to-all, DP from the card count, the back end's default layout. Defaults are omitted in print and
-everything else is printed, so that ``parse_strategy(str(s)) == s``.
+What is omitted means: ETP1, CP1, MBS1, ZeRO-1 (on torchtitan ZeRO-3, with PP ZeRO-2), sequence parallel when TP > 1,
+no recompute, 1F1B or interleaved by VPP (none at PP1), flat all-to-all, DP from the card count, the back end's default
+layout. Defaults are omitted in print and everything else is printed, so that ``parse_strategy(str(s)) == s``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from autodeploy.errors import InputError
+from autodeploy.strategy.backends import backend_named
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
 
@@ -152,15 +153,19 @@ _SHARE = re.compile(r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)")
 _CALL = re.compile(r"(selective|full|layout)\((.*)\)", re.DOTALL)
 
 
-def parse_strategy(text: str) -> Strategy:
-    """The strategy that ``text`` writes. Tokens come in any order and case, each once."""
+def parse_strategy(text: str, backend: str = "megatron") -> Strategy:
+    """The strategy that ``text`` writes. Tokens come in any order and case, each once.
+
+    The ZeRO stage that ``text`` leaves out is the one that ``backend`` runs by default.
+    """
     values: dict[str, object] = {}
     for token in _split(text):
         for field, value in _read(token, text).items():
             if field in values:
                 raise InputError("strategy", text, f"one token for {field}", f"drop one of them: {token} comes second")
             values[field] = value
-    return Strategy(**values)  # type: ignore[arg-type]
+    unsaid = backend_named(backend).zero_unsaid(int(str(values.get("pp", 1))))
+    return Strategy(**{"zero_stage": unsaid, **values})  # type: ignore[arg-type]
 
 
 def _read(token: str, text: str) -> dict[str, object]:

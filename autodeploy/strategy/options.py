@@ -11,7 +11,7 @@ import numpy as np
 
 from autodeploy.strategy.axes import Axes, among, recompute_choice
 from autodeploy.strategy.backends import Backend
-from autodeploy.strategy.layout import layouts_for, parse_layout
+from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
 from cost_models.inputs import ModelSpec, Workload
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import Layout, recompute_mask
@@ -100,9 +100,9 @@ def runs(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int) -> l
     """Every way to run PP x VPP stages: schedule, overlap, layout."""
     found = []
     for schedule in schedules(backend, axes, pp, vpp):
-        for layout in layouts(model, backend, axes, pp, vpp, SCHEDULE_TABLE[schedule].v_shaped):
-            for overlap in overlaps(model, backend, axes, schedule, pp):
-                found.append(Run(schedule, overlap, layout))
+        for overlap in overlaps(model, backend, axes, schedule, pp):
+            placing = Placing(SCHEDULE_TABLE[schedule].v_shaped, overlap)
+            found += [Run(schedule, overlap, layout) for layout in layouts(model, backend, axes, (pp, vpp), placing)]
     return found
 
 
@@ -124,8 +124,10 @@ def overlaps(model: ModelSpec, backend: Backend, axes: Axes, schedule: str, pp: 
     return [overlap for overlap in dict.fromkeys(wanted) if can or not overlap]
 
 
-def layouts(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int, v_shaped: bool) -> list[Layout]:
-    own = layouts_for(model, pp, vpp, backend.name, v_shaped)
+def layouts(model: ModelSpec, backend: Backend, axes: Axes, stages: tuple[int, int], placing: Placing) -> list[Layout]:
+    """``stages``: PP and VPP. Empty where the back end has none for this schedule and overlap."""
+    pp, vpp = stages
+    own = layouts_for(model, pp, vpp, backend.name, placing)
     if axes.layout is None:
         return own[: 1 if backend.name == "any" else LAYOUTS]
     return [layout for text in axes.layout for layout in ([parse_layout(text, model, pp, vpp)] if text else own[:1])]

@@ -6,10 +6,9 @@ import numpy as np
 
 from autodeploy.strategy.rule import Case, Rule
 from cost_models.schedules import schedules_where
-from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool, recompute_mask
+from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool
 
 MEGATRON = ("megatron", "megatron-bridge")
-TORCHTITAN_MODULES = recompute_mask(("layernorm", "moe_act", "full"))
 
 
 def _dispatcher_is(case: Case, name: str) -> Bool:
@@ -41,12 +40,6 @@ def _no_mla(case: Case) -> bool:
 
 def _overlap_schedule(case: Case) -> Bool:
     return case.batch.ep_overlap & (case.batch.pp > 1) & ~case.scheduled(schedules_where(lambda s: s.runs_overlapped))
-
-
-def _hierarchical_domain(case: Case) -> Bool:
-    b = case.batch
-    extends = (b.tp > 1) & (b.etp == 1) & (b.ep > b.tp) & (b.ep % b.tp == 0)
-    return _dispatcher_is(case, "hierarchical-allgather") & ~extends
 
 
 def _foreign_dedup(case: Case) -> Bool:
@@ -100,13 +93,6 @@ FEATURE_RULES = (
         ),
     ),
     Rule(
-        name="recompute-torchtitan",
-        text="torchtitan recomputes everything, or by operator; it knows no modules beyond norms and activations",
-        remedy="use full, or selective(layernorm,moe_act)",
-        broken=lambda c: (c.batch.recompute & ~TORCHTITAN_MODULES) > 0,
-        backends=("torchtitan",),
-    ),
-    Rule(
         name="swap-backend",
         text="the back end does not swap activations to the host",
         remedy="drop swap, recompute instead",
@@ -117,6 +103,13 @@ FEATURE_RULES = (
         text="the back end does not keep part of the optimizer on the host",
         remedy="drop offload",
         broken=lambda c: (c.batch.offload_frac > 0) & (not c.backend.offloads_optimizer),
+    ),
+    Rule(
+        name="offload-needs-zero",
+        text="optimizer offload needs the distributed optimizer",
+        remedy="use ZeRO1",
+        broken=lambda c: (c.batch.offload_frac > 0) & (c.batch.zero_stage == 0),
+        backends=(*MEGATRON, "mindspeed"),
     ),
     Rule(
         name="dispatcher-backend",
@@ -136,13 +129,6 @@ FEATURE_RULES = (
         remedy="use alltoall or hierarchical-allgather",
         broken=_foreign_dedup,
         backends=(*MEGATRON, "mindspeed", "torchtitan"),
-    ),
-    Rule(
-        name="hierarchical-tp-extend-ep",
-        text="moe-hierarchical-alltoallv needs tp-extend-ep: TP above 1, ETP1 and EP a larger multiple of TP",
-        remedy="use alltoall",
-        broken=_hierarchical_domain,
-        backends=("mindspeed",),
     ),
     Rule(
         name="adaptive-pipe-chunks",
@@ -169,13 +155,6 @@ FEATURE_RULES = (
         broken=_overlap_schedule,
     ),
     Rule(
-        name="torchtitan-overlap",
-        text="torchtitan overlaps expert communication under DualPipeV only",
-        remedy="use dualpipev, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & ~c.schedule_is("dualpipev"),
-        backends=("torchtitan",),
-    ),
-    Rule(
         name="megatron-overlap-recompute",
         text="Megatron's EP overlap excludes full recompute, whole-MoE recompute and shared-expert overlap",
         remedy="recompute mla_up_proj, layernorm and moe_act instead",
@@ -195,33 +174,5 @@ FEATURE_RULES = (
         remedy="use alltoall",
         broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "allgather"),
         backends=(*MEGATRON, "mindspeed"),
-    ),
-    Rule(
-        name="fb-overlap-hierarchical",
-        text="MindSpeed's fb-overlap excludes moe-hierarchical-alltoallv and tp-extend-ep",
-        remedy="use alltoall, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "hierarchical-allgather"),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-swap",
-        text="MindSpeed's fb-overlap excludes swap-attention",
-        remedy="recompute instead of swapping, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.swap_frac > 0),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-etp",
-        text="MindSpeed's fb-overlap needs ETP1",
-        remedy="set ETP1",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.etp > 1),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-batch",
-        text="MindSpeed's fb-overlap needs a global batch above DP x PP x MBS",
-        remedy="raise the global batch, or lower PP or MBS",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.pp > 1) & (c.micro_batches <= c.batch.pp),
-        backends=("mindspeed",),
     ),
 )

@@ -43,20 +43,6 @@ def _dualpipe(case: Case) -> Bool:
     return case.scheduled(schedules_where(lambda s: s.even)) & (odd | _too_few_turns(case))
 
 
-def _mindspeed_dualpipev(case: Case) -> Bool:
-    """Even, or padded with no-op slots: every stage then has the same number of slots."""
-
-    def uneven(i: int) -> bool:
-        layout = case.batch.layouts[i]
-        return not (layout.text in ("", "even") or layout.text.startswith("noop:"))
-
-    return case.schedule_is("dualpipev") & case.per_layout(uneven)
-
-
-def _mindspeed_list(case: Case) -> Bool:
-    return (case.batch.vpp > 1) & case.per_layout(lambda i: case.batch.layouts[i].text[:1].isdecimal())
-
-
 def _foreign_layout(case: Case) -> Bool:
     backend = case.backend.name
 
@@ -113,17 +99,11 @@ PIPELINE_RULES = (
         backends=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
     ),
     Rule(
-        name="layer-list-vpp",
-        text="--num-layer-list excludes VPP (case 40)",
-        remedy="use no-op slots, or VPP1",
-        broken=_mindspeed_list,
-        backends=("mindspeed",),
-    ),
-    Rule(
         name="micro-batch-group",
         text="interleaved runs micro-batches in groups of G: PP <= G <= m, and m % G is 0 or at least PP (case 60)",
         remedy="choose such a G (G5 for 10 micro-batches over PP4), or another batch",
         broken=_group,
+        backends=("megatron", "megatron-bridge", "mindspeed", "any"),
     ),
     Rule(
         name="dualpipe-shape",
@@ -136,12 +116,5 @@ PIPELINE_RULES = (
         text="DualPipeV needs at least 2 PP micro-batches",
         remedy="raise the micro-batches, or choose another schedule",
         broken=lambda c: ~c.scheduled(schedules_where(lambda s: s.even)) & _too_few_turns(c),
-    ),
-    Rule(
-        name="dualpipev-layers",
-        text="MindSpeed's DualPipeV needs layers, no-op slots included, in a multiple of 2 PP",
-        remedy="pad with no-op slots",
-        broken=_mindspeed_dualpipev,
-        backends=("mindspeed",),
     ),
 )

@@ -30,11 +30,11 @@ def sequence_factor(cp: I64, tp: I64, sequence_parallel: Bool) -> I64:
 
 
 def _attentions(case: Case) -> list[Attention]:
-    return [kind.attention for kind in case.model.kinds if kind.attention is not None]
+    return [attention for kind in case.model.kinds for attention in kind.attentions]
 
 
 def _feed_forwards(case: Case) -> list[FeedForward]:
-    return [kind.feed_forward for kind in case.model.kinds if kind.feed_forward is not None]
+    return [ffn for kind in case.model.kinds for ffn in kind.feed_forwards]
 
 
 def _any_of(case: Case, conditions: list[Bool]) -> Bool:

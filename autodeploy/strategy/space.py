@@ -21,6 +21,7 @@ from autodeploy.strategy.options import Relief, Run, dispatchers, reliefs, runs,
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups, static_floor_bytes
 from autodeploy.strategy.rule import Case
 from autodeploy.strategy.rules import RULES, check
+from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHER_CODE, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
@@ -207,7 +208,10 @@ def _with_axes(request: _Request, batch: StrategyBatch) -> StrategyBatch:
     """Micro-batch groups and sequence parallel: the default, or what the user names."""
     case = request.case(batch)
     if request.axes.micro_batch_group is None:
-        smallest, _ = groups(case.micro_batches, batch.pp)
+        if request.backend.name == "torchtitan":
+            smallest = micro_batches_per_round(case.micro_batches, batch.pp)
+        else:
+            smallest, _ = groups(case.micro_batches, batch.pp)
         looped = np.array([schedule.grouped for schedule in SCHEDULE_TABLE.values()])[batch.schedule]
         batch = replace(batch, micro_batch_group=np.where(looped & (smallest != batch.pp), smallest, 0))
     else:

@@ -20,17 +20,37 @@ UNPAD_FRAC = 0.6  # gathers and scatters by index against plain copies, as PERMU
 def score_pairs(attention: Attention, workload: Workload) -> float:
     """(query, key) pairs per head and sequence that a fused kernel computes."""
     s = float(workload.seq_length)
+    if attention.compress_tokens:  # the window, and compressed keys of everything before it
+        blocks = earlier_blocks(attention, workload)
+        chosen = _clipped(s, min(attention.index_topk, s)) if attention.index_topk else blocks
+        return _clipped(s, attention.window_tokens) + min(chosen, blocks)
     full = s * s if workload.attention_mask == "full" else s * s / 2
-    if 0 < attention.window_tokens < s:
-        w = float(attention.window_tokens)
-        return s * w - w * w / 2
+    reach = min((n for n in (attention.window_tokens, attention.index_topk) if n > 0), default=0)
+    if 0 < reach < s:
+        return _clipped(s, reach)
     return full
+
+
+def _clipped(s: float, w: float) -> float:
+    """Causal pairs of s tokens that each see at most w: s w - w^2 / 2."""
+    return s * w - w * w / 2 if w < s else s * s / 2
+
+
+def earlier_blocks(attention: Attention, workload: Workload) -> float:
+    """(query, compressed key) pairs per sequence."""
+    return float(workload.seq_length) ** 2 / 2 / attention.compress_tokens
+
+
+def index_pairs(attention: Attention, workload: Workload) -> float:
+    """(query, key) pairs per index head and sequence that the indexer of sparse attention scores: all earlier ones."""
+    return float(workload.seq_length) ** 2 / 2 / max(attention.compress_tokens, 1)
 
 
 def score_flop(a: Attention, workload: Workload) -> float:
     """Forward FLOPs per token of scores and context."""
     pairs_per_token = score_pairs(a, workload) / workload.seq_length
-    return 2.0 * pairs_per_token * a.query_heads * (a.head_dim + a.v_head_dim)
+    indexed = index_pairs(a, workload) / workload.seq_length * a.index_heads * a.index_head_dim
+    return 2.0 * (pairs_per_token * a.query_heads * (a.head_dim + a.v_head_dim) + indexed)
 
 
 def kv_heads_on_card(attention: Attention, tp: F64) -> F64:
@@ -50,6 +70,8 @@ def rotary(ops: LayerOps, model: ModelSpec, workload: Workload, elements: F64) -
 
 def core_attention(ops: LayerOps, a: Attention, w: Workload, core: Core, qk_dim: int, v_dim: int) -> None:
     heads = a.query_heads / core.tp
+    if a.index_heads:
+        add_indexer(ops, a, w, core)
     if w.stack.attention_kernel in ("unfused", "fused_softmax"):
         _unfused_core(ops, w, core, heads, qk_dim, v_dim)
     else:
@@ -72,6 +94,22 @@ def core_attention(ops: LayerOps, a: Attention, w: Workload, core: Core, qk_dim:
     if (core.cp > 1).any():
         ops.add(Collective(name="context_ring", op="all_gather", group="cp", family="cp_comm", modules=CORE,
                            forward_bytes=kv_bytes * core.cp, backward_bytes=2 * kv_bytes * core.cp))  # fmt: skip
+
+
+def add_indexer(ops: LayerOps, a: Attention, w: Workload, core: Core) -> None:
+    """Scores of every earlier token (or block), one pass to sum them over index heads in fp32, and the choice of the best.
+
+    Not divided by TP: the score sums over all heads. Source: DeepSeek-V3.2-Exp report, section 2.1.
+    """
+    pairs = index_pairs(a, w) * core.micro_batch / core.cp
+    ops.add(
+        FusedAttention(heads=np.full_like(core.tp, a.index_heads), queries=w.seq_length / core.cp, pairs=pairs,
+                       qk_dim=a.index_head_dim, v_dim=0, sequences=core.micro_batch, modules=CORE),
+        MemoryBound(name="index_top_k", forward_bytes=8.0 * pairs, backward_bytes=8.0 * pairs, forward_kernels=2,
+                    backward_kernels=2, modules=CORE, family="attention"),
+        Saved(name="index", size_bytes=core.tokens * (BF16 * (a.index_heads + 1) * a.index_head_dim + 4.0 * a.index_topk),
+              modules=CORE),
+    )  # fmt: skip
 
 
 def _unpad(ops: LayerOps, elements: F64) -> None:

@@ -32,7 +32,7 @@ def _projections(a: Attention, hidden: int) -> tuple[Projection, ...]:
 def _others(a: Attention, hidden: int, norm_bias: bool) -> LayerParameters:
     shape = _shape(a)
     convolution = (shape.inner + shape.key_columns) * (a.conv_kernel + 1)
-    return LayerParameters(convolution + 3 * shape.heads + shape.inner, 0)
+    return LayerParameters(convolution + 3 * shape.heads + (0 if a.plain_output else shape.inner), 0)
 
 
 def _mixing_flop(a: Attention, workload: Workload) -> float:

@@ -19,11 +19,15 @@ def _projections(a: Attention, hidden: int) -> tuple[Projection, ...]:
             Projection(name="q_down", inputs=hidden, outputs=a.q_lora_rank, split="whole"),
             Projection(name="q_up", inputs=a.q_lora_rank, outputs=columns, modules=MLA_UP),
         )
+    if a.output_gate or a.head_gate:
+        columns = a.query_heads * (a.v_head_dim if a.output_gate else 1)
+        query = (*query, Projection(name="gate", inputs=hidden, outputs=columns))
     narrow, wide = a.kv_lora_rank + a.qk_rope_head_dim, a.query_heads * (a.qk_nope_head_dim + a.v_head_dim)
     return (
         *query,
         Projection(name="kv_down", inputs=hidden, outputs=narrow, split="whole"),
         Projection(name="kv_up", inputs=a.kv_lora_rank, outputs=wide, modules=MLA_UP),
+        *index_projections(a, hidden),
         Projection(name="attention_out", inputs=a.query_heads * a.v_head_dim, outputs=hidden, split="row"),
     )
 
@@ -32,7 +36,20 @@ def _others(a: Attention, hidden: int, norm_bias: bool) -> LayerParameters:
     latents = norm_weights(a.kv_lora_rank, norm_bias)
     if a.q_lora_rank:
         latents += norm_weights(a.q_lora_rank, norm_bias)
-    return LayerParameters(0, latents)
+    index = 2 * a.index_head_dim if a.index_heads else 0  # a LayerNorm of the index key
+    return LayerParameters(a.query_heads if a.sinks else 0, latents + index)
+
+
+def index_projections(a: Attention, hidden: int) -> tuple[Projection, ...]:
+    """The indexer of sparse attention: queries from the query latent, one key, a weight per head; on every rank."""
+    if not a.index_heads:
+        return ()
+    return (
+        Projection(
+            name="index_q", inputs=a.q_lora_rank or hidden, outputs=a.index_heads * a.index_head_dim, split="whole"
+        ),
+        Projection(name="index_k", inputs=hidden, outputs=a.index_head_dim + a.index_heads, split="whole"),
+    )
 
 
 def _compressed(a: Attention, hidden: int) -> int:

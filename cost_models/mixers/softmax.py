@@ -15,20 +15,28 @@ from cost_models.operators import Collective, LayerOps, MemoryBound, Saved
 def _projections(a: Attention, hidden: int) -> tuple[Projection, ...]:
     """Query, key and value (and the output's gate) in one product; the output."""
     output = a.query_heads * a.v_head_dim
-    mixed = a.query_heads * a.head_dim + a.kv_heads * (a.head_dim + a.v_head_dim) + (output if a.output_gate else 0)
+    mixed = a.query_heads * a.head_dim + _kv_columns(a) + (output if a.output_gate else 0)
+    mixed += a.query_heads if a.head_gate else 0
     return (
         Projection(name="qkv", inputs=hidden, outputs=mixed),
         Projection(name="attention_out", inputs=output, outputs=hidden, split="row"),
     )
 
 
+def _kv_columns(a: Attention) -> int:
+    """Projected columns of keys and values: none where an earlier layer's are used, one set where values are keys."""
+    return 0 if a.shared_kv else a.kv_heads * (a.head_dim + (0 if a.value_from_key else a.v_head_dim))
+
+
 def _others(a: Attention, hidden: int, norm_bias: bool) -> LayerParameters:
     """Biases, query and key norms, sinks."""
-    queries, keys, values = a.query_heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.v_head_dim
-    sharded = (queries + keys + values if a.qkv_bias else 0) + (a.query_heads if a.sinks else 0)
+    queries, keys = a.query_heads * a.head_dim, 0 if a.shared_kv else a.kv_heads * a.head_dim
+    sharded = (queries + _kv_columns(a) if a.qkv_bias else 0) + (a.query_heads if a.sinks else 0)
     replicated = hidden if a.output_bias else 0
     if a.qk_norm:
-        replicated += norm_weights(queries + keys if a.qk_norm_full else 2 * a.head_dim, norm_bias)
+        replicated += norm_weights(
+            queries + keys if a.qk_norm_full else (1 if a.shared_kv else 2) * a.head_dim, norm_bias
+        )
     return LayerParameters(sharded, replicated)
 
 

@@ -7,57 +7,61 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.schedules.facts import F64, I64, Chunks, PipelineCosts, Schedule, Shape
-from cost_models.schedules.interleaved_rounds import interleaved_s
+from cost_models.schedules.interleaved_waves import ChunkCosts, interleaved_s
 from cost_models.schedules.one_f_one_b import one_f_one_b_s
+from cost_models.schedules.program import B, F, Op, by_micro_batches, work_through
+
+
+def runs_in_groups(pp: int, micro_batches: int, group: int) -> bool:
+    """Megatron's rule: p <= G <= m, and the last group is whole or at least p long; or one group of all (torch's for m < p)."""
+    last = micro_batches % group
+    return group == micro_batches or (pp <= group <= micro_batches and (last == 0 or last >= pp))
+
+
+def chunk_table(vpp: int, micro_batches: int, group: int) -> list[tuple[int, int]]:
+    """(chunk, micro-batch) of each forward, the same on all ranks: groups of G, chunk by chunk."""
+    table = []
+    for first in range(0, micro_batches, group):
+        last = min(first + group, micro_batches)
+        table += [(chunk, i) for chunk in range(vpp) for i in range(first, last)]
+    return table
+
+
+def interleaved_orders(pp: int, vpp: int, micro_batches: int, group: int, extra: int = 0) -> list[list[Op]]:
+    """Operations of each rank: `extra` + 2(p-r-1) + (v-1)G warm-up forwards, then a forward and a backward in turn."""
+    table, ranks = chunk_table(vpp, micro_batches, group), []
+    for rank in range(pp):
+        forwards = [(F, chunk * pp + rank, i) for chunk, i in table]
+        backwards = [(B, (vpp - 1 - chunk) * pp + rank, i) for chunk, i in table]
+        warm_up = min(len(table), 2 * (pp - rank - 1) + (vpp - 1) * group + extra)
+        order = forwards[:warm_up]
+        for pair in zip(forwards[warm_up:], backwards, strict=False):
+            order += pair
+        ranks.append(order + backwards[len(table) - warm_up :])
+    return ranks
+
+
+def overlapped_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
+    return interleaved_orders(pp, vpp, micro_batches, group, extra=1)
 
 
 def _interleaved(c: PipelineCosts) -> F64:
-    if c.vpp == 1:
-        return one_f_one_b_s(c)
-    backward = c.input_s + c.weight_s
-    return _by_shape(
-        c,
-        lambda at, m, g: interleaved_s(
-            c.forward_s[:, at],
-            backward[:, at],
-            backward[:, at],
-            c.p2p_s[at],
-            pp=c.pp,
-            micro_batches=m,
-            group=g,
-            extra=0,
-        ),
-    )
+    return one_f_one_b_s(c) if c.vpp == 1 else by_micro_batches(c, lambda own, m, g: _looped_s(own, m, g, extra=0))
 
 
 def _adaptive_pipe(c: PipelineCosts) -> F64:
-    """Interleaved with one more warm-up chunk; the gradient leaves before the weight part."""
+    """Interleaved with one more warm-up chunk."""
+    return by_micro_batches(c, lambda own, m, g: _looped_s(own, m, g, extra=1))
+
+
+def _looped_s(c: PipelineCosts, micro_batches: int, group: int, extra: int) -> F64:
+    """Seconds [N]. A shape that no program runs is priced as one group of all its micro-batches."""
+    group = group if runs_in_groups(c.pp, micro_batches, group) else micro_batches
+    if group < c.pp:
+        return work_through(overlapped_orders if extra else interleaved_orders, c, micro_batches, group)
     backward = c.input_s + c.weight_s
-    return _by_shape(
-        c,
-        lambda at, m, g: interleaved_s(
-            c.forward_s[:, at],
-            backward[:, at],
-            c.input_s[:, at],
-            c.p2p_s[at],
-            pp=c.pp,
-            micro_batches=m,
-            group=g,
-            extra=1,
-        ),
-    )
-
-
-def _by_shape(c: PipelineCosts, price: Callable[[I64 | slice, int, int], F64]) -> F64:
-    """Applies `price` to the strategies of each (micro-batches, group) in turn."""
-    m, g = c.micro_batches, c.group
-    if (m == m[0]).all() and (g == g[0]).all():
-        return price(slice(None), int(m[0]), int(g[0]))
-    out = np.empty(len(m))
-    for shape in sorted(set(zip(m.tolist(), g.tolist(), strict=True))):
-        at = np.flatnonzero((m == shape[0]) & (g == shape[1]))
-        out[at] = price(at, *shape)
-    return out
+    costs = ChunkCosts(forward_s=c.forward_s, backward_s=backward, gradient_s=backward, p2p_s=c.p2p_s)
+    return interleaved_s(costs, pp=c.pp, micro_batches=micro_batches, group=group, extra=extra)
 
 
 def _held(extra: int) -> Callable[[Shape], I64]:

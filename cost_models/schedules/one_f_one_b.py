@@ -6,14 +6,44 @@ after it (the first backward needs every later stage); paths that go to and fro 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cost_models.schedules.facts import F64, PipelineCosts, Schedule
+from cost_models.schedules.program import B, F, Op, Orders, by_micro_batches, part, work_through
+
+
+def one_f_one_b_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
+    """Operations of each rank: p-1-r warm-up forwards, then a forward and a backward in turn."""
+    ranks = []
+    for rank in range(pp):
+        warm_up = min(micro_batches, pp - rank - 1)
+        order = [(F, rank, i) for i in range(warm_up)]
+        for i in range(micro_batches - warm_up):
+            order += [(F, rank, warm_up + i), (B, rank, i)]
+        ranks.append(order + [(B, rank, i) for i in range(micro_batches - warm_up, micro_batches)])
+    return ranks
 
 
 def one_f_one_b_s(c: PipelineCosts) -> F64:
-    """Seconds [N]: paths on one rank, and to and fro between two neighbours."""
-    return steady_paths(c, c.forward_s, c.input_s + c.weight_s)
+    """Seconds [N]: paths on one rank, and to and fro between two neighbours; unfilled pipelines are worked through."""
+    return filled_or_worked_through(
+        c, lambda own: steady_paths(own, own.forward_s, own.input_s + own.weight_s), one_f_one_b_orders
+    )
+
+
+def filled_or_worked_through(c: PipelineCosts, formula: Callable[[PipelineCosts], F64], orders: Orders) -> F64:
+    """`formula` where there are as many micro-batches as ranks, else the order itself, [N]."""
+    few = c.micro_batches < c.pp
+    if not few.any():
+        return formula(c)
+    out = np.empty(len(few))
+    some, rest = np.flatnonzero(few), np.flatnonzero(~few)
+    out[some] = by_micro_batches(part(c, some), lambda own, m, g: work_through(orders, own, m, 0))
+    if len(rest):
+        out[rest] = formula(part(c, rest))
+    return out
 
 
 def steady_paths(c: PipelineCosts, forward: F64, backward: F64) -> F64:

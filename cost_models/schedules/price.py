@@ -54,15 +54,7 @@ def closed_form_step_s(
             vpp=vpp,
         )
         out[part] = one_rank_s(costs) if pp == 1 else SCHEDULE_TABLE[schedule].closed_form(costs)
-        if vpp == 1 and pp > 1:
-            out[part] = np.where(costs.micro_batches < pp, np.minimum(out[part], _unfilled(costs)), out[part])
     return out
-
-
-def _unfilled(c: PipelineCosts) -> F64:
-    """Fewer micro-batches than ranks: each follows the one before by the slowest stage, whatever the order, [N]."""
-    both = c.forward_s + c.input_s + c.weight_s
-    return np.asarray(both.sum(0) + 2 * (c.pp - 1) * c.p2p_s + (c.micro_batches - 1) * both.max(0))
 
 
 def in_flight_chunks(schedule: str, pp: int, vpp: int, micro_batches: ArrayLike, group: ArrayLike = 0) -> F64:

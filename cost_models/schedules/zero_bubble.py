@@ -7,7 +7,34 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.schedules.facts import F64, PipelineCosts, Schedule, steady_limit
-from cost_models.schedules.one_f_one_b import steady_paths
+from cost_models.schedules.one_f_one_b import filled_or_worked_through, steady_paths
+from cost_models.schedules.program import F, I, Op, W
+
+
+def handcrafted_orders(pp: int, micro_batches: int, depth: int) -> list[list[Op]]:
+    """ZB-H1 (depth 1) or ZB-H2 (depth 2): as 1F1B with `depth` times its warm-up; rank r holds back `depth` r weight parts,
+    so that it fills its wait for the next rank at the end."""
+    ranks = []
+    for rank in range(pp):
+        warm_up, weights = min(micro_batches, depth * (pp - rank - 1)), 0
+        order = [(F, rank, i) for i in range(warm_up)]
+        for i in range(micro_batches):
+            if warm_up + i < micro_batches:
+                order.append((F, rank, warm_up + i))
+            order.append((I, rank, i))
+            if i >= depth * rank:
+                order.append((W, rank, weights))
+                weights += 1
+        ranks.append(order + [(W, rank, i) for i in range(weights, micro_batches)])
+    return ranks
+
+
+def h1_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
+    return handcrafted_orders(pp, micro_batches, 1)
+
+
+def h2_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
+    return handcrafted_orders(pp, micro_batches, 2)
 
 
 def _zero_bubble(depth: int, held_back: int) -> Callable[[PipelineCosts], F64]:
@@ -33,7 +60,7 @@ def _zero_bubble(depth: int, held_back: int) -> Callable[[PipelineCosts], F64]:
         shallow = steady_paths(c, c.forward_s, c.input_s) if depth == 1 else _two_deep_paths(c)
         return np.maximum(best, shallow + c.weight_s[0])
 
-    return seconds
+    return lambda c: filled_or_worked_through(c, seconds, h1_orders if depth == 1 else h2_orders)
 
 
 def _two_deep_paths(c: PipelineCosts) -> F64:

@@ -10,7 +10,7 @@ from autodeploy.schedule.live_memory import in_flight_chunks as counted
 from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s, in_flight_chunks
 from tests.schedule.cases import CHUNKS, shape
 
-MEDIAN_LIMIT = {"zb-v": 0.02, "zb-v-half": 0.02, "zb-v-min": 0.06, "adaptive-pipe": 0.02}  # the rest: 0.01
+MEDIAN_LIMIT = {"zb-v-auto": 0.02, "zb-v-half": 0.02, "zb-v-min": 0.06}  # the rest: 0.01
 
 
 def differences(name: str, cases: int, seed: int) -> np.ndarray:

@@ -139,6 +139,7 @@ CASES = (
     ("gpt3-175b", "TP8/PP8/noSP/MBS1", "a100-80g-sxm", 64, "bf16", {"attention_kernel": "flash2", "dropout": True,
                                                                "transformer_engine": False}),
     ("deepseek-v3", "TP2/PP4/EP16/hierarchical-dedup", "h100-sxm", 128, "bf16", {"overlap_grad_reduce": False}),
+    ("deepseek-v3", "TP2/PP4/VPP4/EP16/ep-overlap", "h100-sxm", 128, "bf16", {}),
 )  # fmt: skip
 OTHERS = {
     "attention_kernel": ("unfused", "flash2", *KERNEL_SETS), "grad_reduce_dtype": ("bf16", "fp32"),

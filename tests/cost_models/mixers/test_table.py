@@ -28,6 +28,7 @@ def example(kind: str) -> Attention:
     return Attention(
         kind=kind, query_heads=8, kv_heads=8, head_dim=32, v_head_dim=32, kv_lora_rank=64, q_lora_rank=96,
         qk_nope_head_dim=16, qk_rope_head_dim=16, value_heads=8, state_dim=32, state_groups=8, conv_kernel=4,
+        dt_rank=16, o_lora_rank=32, o_groups=2,
     )  # fmt: skip
 
 
@@ -76,7 +77,7 @@ def test_tensor_parallel_divides_the_sharded_projections(kind: str) -> None:
     assert flop[1] == pytest.approx(flop[0] / 2)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MIXERS if kind not in ("softmax", "mla")])
+@pytest.mark.parametrize("kind", [kind for kind in MIXERS if kind not in ("softmax", "mla", "compressed")])
 def test_linear_kinds_grow_with_the_sequence_and_not_with_its_square(kind: str) -> None:
     a, kinds = example(kind), model_of(example(kind))
     short, long = (layer_flop(kinds.layers[0][0], kinds, workload(seq_length=s)) for s in (1024, 65536))
