@@ -18,6 +18,7 @@ from autodeploy.accuracy.recompute import FULL, NONE, Recompute, parse_recompute
 from autodeploy.accuracy.shapes import Shapes
 from autodeploy.accuracy.stack import software_stack, workload
 from autodeploy.errors import InputError
+from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.schedules import find_schedule
@@ -66,6 +67,10 @@ class RunCase:
     points: tuple[Point, ...]
     assumed: tuple[str, ...] = ()
     memory_ranks: tuple[int, ...] = ()
+
+    @property
+    def case(self) -> Case:
+        return Case(model=self.model, hardware=self.hardware, workload=self.workload)
 
     @property
     def batch(self) -> StrategyBatch:

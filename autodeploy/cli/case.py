@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autodeploy.errors import InputError
+from cost_models.case import Case as PricedCase
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class LoadedCase:
     stack: str
     tokens: float | None
     price: float | None
+
+    @property
+    def case(self) -> PricedCase:
+        return PricedCase(model=self.model, hardware=self.hardware, workload=self.workload)
 
 
 def load_case(options: CaseOptions) -> LoadedCase:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -83,30 +82,21 @@ def estimate(
 def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.report.documents import estimate_document
+    from autodeploy.search.real_parts import replayed_s
 
     loaded, batch, cost = load_and_price(given, "estimate")
-    return estimate_document(case_of(loaded), batch, cost, simulated_s=_replayed_s(loaded, batch))
-
-
-def _replayed_s(loaded: LoadedCase, batch: StrategyBatch) -> float | None:
-    """Seconds of the replayed step, as `search` ranks by; None where the simulator has no such schedule."""
-    from autodeploy.twin import simulated_step_s
-
-    found = simulated_step_s(loaded.model, loaded.hardware, loaded.workload, batch)
-    return None if found is None or math.isnan(found[0]) else float(found[0])
+    return estimate_document(case_of(loaded), batch, cost, simulated_s=replayed_s(loaded.case, batch))
 
 
 def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
     """The case and its one strategy, priced by rank."""
     from autodeploy.cli.case import CaseOptions, load_case
-    from autodeploy.search.standard import price_one
+    from autodeploy.search.real_parts import price_one
 
     options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
     devices = _devices(given["devices"], command)
     loaded = load_case(options)
-    batch, cost = price_one(
-        strategy_text(given), loaded.model, loaded.hardware, loaded.workload, devices, loaded.backend
-    )
+    batch, cost = price_one(strategy_text(given), loaded.case, devices, loaded.backend)
     return loaded, batch, cost
 
 

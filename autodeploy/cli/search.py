@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 
 NOTHING_FEASIBLE = 3
 INTERRUPTED = 130
-AXES = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
-    "dispatcher", "ep_overlap", "sequence_parallel", "offload", "swap", "layout",
-)  # fmt: skip
 
 
 def search(
@@ -130,11 +126,12 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:
     """Nothing valid to price: the input contradicts itself. Names the rules that exclude most."""
     from autodeploy.errors import InputError
+    from autodeploy.strategy.axis_table import OPTIONS
     from autodeploy.strategy.rules import RULES
 
     rules = {rule.name: rule for rule in RULES}
     names = [name for name, _ in result.counts.rejected.most_common() if name in rules][:3]
-    options = ("devices", "global_batch", *(name for name in AXES if given[name] is not None))
+    options = ("devices", "global_batch", *(name for name in OPTIONS if given[name] is not None))
     typed = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in options)
     why = "; ".join(f"rule {name}: {rules[name].text}" for name in names)
     raise InputError(
@@ -147,15 +144,14 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
     from autodeploy.strategy.axes import Axes
+    from autodeploy.strategy.axis_table import OPTIONS
 
-    axes = Axes.of({name: given[name] for name in AXES if given[name] is not None})
+    axes = Axes.of({name: given[name] for name in OPTIONS if given[name] is not None})
     if isinstance(axes.zero, tuple) and not set(axes.zero) <= {0, 1, 2, 3}:
         raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
     return SearchRequest(
-        model=loaded.model,
-        hardware=loaded.hardware,
-        workload=loaded.workload,
+        case=loaded.case,
         backend=loaded.backend,
         devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
         axes=axes,

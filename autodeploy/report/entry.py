@@ -145,6 +145,4 @@ def per_rank(batch: StrategyBatch, cost: StepCost, i: int) -> dict[str, Any]:
         "peak_memory_gib": [sum(column) for column in zip(*memory.values(), strict=True)],
         "memory_gib": memory,
     }
-    if cost.rank_time_s:
-        lists["time_s"] = {cause: [float(v) for v in seconds[i, :ranks]] for cause, seconds in cost.rank_time_s.items()}
     return lists

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes
+from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import F64, StrategyBatch
 
@@ -23,28 +24,18 @@ Progress = Callable[[str, int, int | None], None]  # (what, done, total)
 class Evaluate(Protocol):
     """The pure function that prices strategies: ``cost_models.step.evaluate`` or a stand-in."""
 
-    def __call__(
-        self,
-        model: ModelSpec,
-        hardware: HardwareProfile,
-        workload: Workload,
-        batch: StrategyBatch,
-        *,
-        per_rank: bool = False,
-    ) -> StepCost: ...
+    def __call__(self, case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost: ...
 
 
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.
-SimulateBatch = Callable[[ModelSpec, HardwareProfile, Workload, StrategyBatch], F64 | None]
+SimulateBatch = Callable[[Case, StrategyBatch], F64 | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """One question to the twin. The memory cap is ``hardware.usable_bytes``."""
 
-    model: ModelSpec
-    hardware: HardwareProfile
-    workload: Workload
+    case: Case
     devices: tuple[int, ...]
     backend: str
     axes: Axes = field(default_factory=Axes)
@@ -60,6 +51,18 @@ class SearchRequest:
     study: str | None = None
     workers: int = 1
     seed: int = 0
+
+    @property
+    def model(self) -> ModelSpec:
+        return self.case.model
+
+    @property
+    def hardware(self) -> HardwareProfile:
+        return self.case.hardware
+
+    @property
+    def workload(self) -> Workload:
+        return self.case.workload
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

@@ -55,7 +55,7 @@ def search(
     if pool is None:
         return result
     ranking = _rank(request, pool, twin, simulate=not result.interrupted)
-    cost = twin.evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
+    cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
 
 
@@ -93,7 +93,7 @@ def _screen_and_refine(
 def _with_sizes(result: SearchResult, best: Candidates, twin: Twin) -> SearchResult:
     request = result.request
     unknown = np.full(len(best), np.nan)
-    cost = twin.evaluate(request.model, request.hardware, request.workload, best.batch)
+    cost = twin.evaluate(request.case, best.batch)
     return replace(result, sizes=Ranking(best, best.step_s, unknown), sizes_cost=cost)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from cost_models.strategies import I64, Bool, recompute_mask
 
 TORCHTITAN = ("torchtitan",)
@@ -20,7 +20,7 @@ def micro_batches_per_round(micro_batches: I64, pp: I64) -> I64:
     return micro_batches // np.maximum(1, micro_batches // pp)
 
 
-def _rounds(case: Case) -> Bool:
+def _rounds(case: Proposal) -> Bool:
     m, pp = case.micro_batches, case.batch.pp
     uneven = m % np.maximum(1, m // pp) != 0
     other_group = case.group != micro_batches_per_round(m, pp)

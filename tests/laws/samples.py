@@ -13,8 +13,9 @@ from autodeploy.search.candidates import compact_layouts
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import check
+from cost_models.case import Case
 from cost_models.errors import ConfigError
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.inputs import Workload
 from cost_models.strategies import StrategyBatch
 
 # model, profile, cards, global batch, sequence length
@@ -37,7 +38,7 @@ DEFAULTS = {"VPP1", "CP1", "EP1", "ETP1", "MBS1", "ZeRO1", ""}
 
 
 @cache
-def case(name: str) -> tuple[ModelSpec, HardwareProfile, Workload]:
+def case(name: str) -> Case:
     profile, _, batch, sequence = CASES[name]
     hardware = load_hardware(profile)
     workload = Workload(
@@ -47,7 +48,7 @@ def case(name: str) -> tuple[ModelSpec, HardwareProfile, Workload]:
         imbalance_by_ep=True,
         stack=hardware.stack,
     )
-    return load_model(name), hardware, workload
+    return Case(model=load_model(name), hardware=hardware, workload=workload)
 
 
 def core_of(rng: random.Random, moe: bool) -> list[str]:
@@ -71,7 +72,8 @@ def strategies(
     name: str, count: int, seed: int, backend: str = "any", per_core: int = 5
 ) -> list[tuple[str, StrategyBatch]]:
     """``count`` different valid strategies of a case, each as text and as a batch of one; some ``per_core`` share a core."""
-    model, hardware, workload = case(name)
+    given = case(name)
+    model, hardware, workload = given.model, given.hardware, given.workload
     moe = any(kind.feed_forward is not None and kind.feed_forward.is_moe for kind in model.kinds)
     devices, rng = CASES[name][1], random.Random(f"{name} {seed}")
     found: dict[str, StrategyBatch] = {}

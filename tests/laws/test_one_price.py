@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autodeploy.replay import simulate_strategy, simulated_step_s
 from autodeploy.search import SearchRequest, run_search
 from autodeploy.strategy.axes import Axes
 from autodeploy.strategy.convert import batch_to_strategy
-from autodeploy.twin import simulate_strategy, simulated_step_s
 from cost_models.step import evaluate
 from cost_models.strategies import StrategyBatch
 from tests.laws.samples import CASES, apart, case, strategies, together
@@ -23,8 +23,8 @@ EXACT = 1e-12
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_costs_what_its_strategies_cost_alone(name: str) -> None:
     given_case, found = case(name), strategies(name, 30, seed=1)
-    cost = evaluate(*given_case, together([batch for _, batch in found]), per_rank=True)
-    alone = [evaluate(*given_case, batch, per_rank=True) for _, batch in found]
+    cost = evaluate(given_case, together([batch for _, batch in found]), per_rank=True)
+    alone = [evaluate(given_case, batch, per_rank=True) for _, batch in found]
     for of in ("step_s", "bubble_s", "peak_reserved_bytes", "peak_allocated_bytes", "memory_rank", "critical_rank"):
         single = np.array([getattr(each, of)[0] for each in alone])
         assert (np.abs(getattr(cost, of) - single) <= EXACT * np.maximum(np.abs(single), 1.0)).all(), of
@@ -39,8 +39,8 @@ def test_a_batch_costs_what_its_strategies_cost_alone(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_takes_in_the_replay_what_its_strategies_take_alone(name: str) -> None:
     given_case, found = case(name), strategies(name, 20, seed=2)
-    seconds = simulated_step_s(*given_case, together([batch for _, batch in found]))
-    alone = np.array([simulated_step_s(*given_case, batch)[0] for _, batch in found])
+    seconds = simulated_step_s(given_case, together([batch for _, batch in found]))
+    alone = np.array([simulated_step_s(given_case, batch)[0] for _, batch in found])
     worst = apart(seconds, alone)
     assert not np.isnan(seconds).all()
     assert worst.max() <= EXACT, found[int(worst.argmax())][0]
@@ -53,29 +53,28 @@ def test_order_and_company_change_nothing(data: st.DataObject) -> None:
     found = strategies(name, 12, seed=3)
     chosen = data.draw(st.lists(st.integers(0, len(found) - 1), min_size=1, max_size=6))
     batch = together([found[i][1] for i in chosen])
-    seconds, memory = evaluate(*case(name), batch).step_s, evaluate(*case(name), batch).peak_reserved_bytes
-    replayed = simulated_step_s(*case(name), batch)
+    seconds, memory = evaluate(case(name), batch).step_s, evaluate(case(name), batch).peak_reserved_bytes
+    replayed = simulated_step_s(case(name), batch)
     for at, i in enumerate(chosen):
-        alone = evaluate(*case(name), found[i][1])
+        alone = evaluate(case(name), found[i][1])
         assert seconds[at] == pytest.approx(alone.step_s[0], rel=EXACT)
         assert memory[at] == pytest.approx(alone.peak_reserved_bytes[0], rel=EXACT)
-        assert apart(replayed[at : at + 1], simulated_step_s(*case(name), found[i][1])) <= EXACT
+        assert apart(replayed[at : at + 1], simulated_step_s(case(name), found[i][1])) <= EXACT
 
 
 def test_events_take_what_the_search_says() -> None:
     for name in ("mixtral-8x7b", "deepseek-v2-lite"):
         for text, batch in strategies(name, 4, seed=4):
-            replayed = simulated_step_s(*case(name), batch)[0]
+            replayed = simulated_step_s(case(name), batch)[0]
             if not np.isnan(replayed):
-                step = simulate_strategy(*case(name), batch)
+                step = simulate_strategy(case(name), batch)
                 assert step.step_s == pytest.approx(replayed, rel=EXACT), text
 
 
 def _search(name: str, **axes: object) -> dict[str, tuple[float, float, float, float]]:
     """Screened and simulated seconds and bytes of every ranked strategy, by its text; with its place."""
-    model, hardware, workload = case(name)
     request = SearchRequest(
-        model=model, hardware=hardware, workload=workload, devices=(CASES[name][1],), backend="any",
+        case=case(name), devices=(CASES[name][1],), backend="any",
         axes=Axes.of({"cp": 1, "etp": 1, "micro_batch": 1} | axes), trials=0, top=60, all_variants=True,
     )  # fmt: skip
     result = run_search(request)

@@ -85,8 +85,8 @@ def test_several_numbers_of_cards_are_groups_of_their_own() -> None:
 
 
 def test_the_simulator_decides_where_it_answers() -> None:
-    def backwards(model: object, hardware: object, workload: object, batch: object) -> np.ndarray:
-        return 10.0 - fakes.evaluate(model, hardware, workload, batch).step_s  # type: ignore[arg-type]
+    def backwards(case: object, batch: object) -> np.ndarray:
+        return 10.0 - fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
 
     result = run(method="auto", trials=32, refiner=backwards)
     assert result.ranking is not None

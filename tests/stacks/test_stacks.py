@@ -10,7 +10,7 @@ from autodeploy.errors import InputError
 from autodeploy.hardware import load_hardware
 from autodeploy.models import load_model
 from autodeploy.models.files import parse_yaml
-from autodeploy.search.standard import price_one
+from autodeploy.search.real_parts import price_one
 from autodeploy.stacks import Program, default_stack, load_stack, parse_sets, settle, stack_names
 from autodeploy.stacks.apply import context_of
 from autodeploy.stacks.fields import KERNEL_SETS, stack_fields
@@ -19,6 +19,7 @@ from autodeploy.stacks.schema import validate
 from autodeploy.stacks.show import list_document, stack_document
 from autodeploy.stacks.stack import Context
 from autodeploy.strategy.backends import BACKENDS
+from cost_models.case import Case
 from cost_models.inputs import SoftwareStack
 
 KNOWN_BACKENDS = {*BACKENDS, "deepspeed"}
@@ -155,7 +156,9 @@ def _price(case, chosen) -> tuple:
     settled = settle(
         program, load_model(model), load_hardware(hardware), seq_length=4096, global_batch=256, precision=precision
     )
-    _, cost = price_one(text, settled.model, settled.hardware, settled.workload, devices, "any")
+    _, cost = price_one(
+        text, Case(model=settled.model, hardware=settled.hardware, workload=settled.workload), devices, "any"
+    )
     return float(cost.step_s[0]), float(cost.peak_reserved_bytes[0])
 
 

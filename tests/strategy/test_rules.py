@@ -14,8 +14,8 @@ from autodeploy.strategy.backends import BACKENDS
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import RULES, check, launchable, require_valid, rule_of
-from cost_models.data_parallel import overlaps_grad_reduce
 from cost_models.inputs import Attention, FeedForward, HardwareProfile, LayerKind, ModelSpec, SoftwareStack, Workload
+from cost_models.step.end import overlaps_grad_reduce
 from cost_models.strategies import Layout, StrategyBatch
 from tests.strategy import specs
 

@@ -29,10 +29,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def run(counted: list[int] | None = None, **changes: object) -> SearchResult:
-    def refiner(model: object, hardware: object, workload: object, batch: object) -> np.ndarray:
+    def refiner(case: object, batch: object) -> np.ndarray:
         if counted is not None:
             counted.append(len(batch))  # type: ignore[arg-type]
-        return fakes.evaluate(model, hardware, workload, batch).step_s  # type: ignore[arg-type]
+        return fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
 
     twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, refiner=refiner)
     return search(fakes.request(**changes), twin)
@@ -158,9 +158,9 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from tests.search import fakes
 from autodeploy.search.run import Twin, search
-def refiner(model, hardware, workload, batch):
+def refiner(case, batch):
     print("at work", flush=True); time.sleep(0.05)
-    return fakes.evaluate(model, hardware, workload, batch).step_s
+    return fakes.evaluate(case, batch).step_s
 twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, refiner=refiner)
 asked = fakes.request(method="random", trials=int(sys.argv[3]), storage=sys.argv[2], study="s", seed=int(sys.argv[4]))
 result = search(asked, twin)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.flops import layer_flop
 from cost_models.inputs import Attention, LayerKind, ModelSpec
@@ -111,7 +112,7 @@ def test_a_mixer_is_added_by_one_record(monkeypatch: pytest.MonkeyPatch) -> None
     more = layer_flop(model.layers[0][0], model, work) - layer_flop(model_of(plain).layers[0][0], model, work)
     assert more == 2 * HIDDEN * 64
     seconds = [
-        price_layers(each, machine(), work, core(each, work), (0,)).forward_s[0, 0].sum()
+        price_layers(Case(model=each, hardware=machine(), workload=work), core(each, work), (0,)).forward_s[0, 0].sum()
         for each in (model, model_of(plain))
     ]
     assert seconds[0] > seconds[1]

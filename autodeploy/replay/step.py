@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autodeploy.errors import InputError
+from autodeploy.replay.groups import ReplayGroup, groups_of
+from autodeploy.replay.request import step_request
 from autodeploy.schedule import ScheduleError, SimulationResult, simulate
-from autodeploy.twin.bridge import step_request
-from autodeploy.twin.groups import Group, TwinInput, groups_of
-from autodeploy.twin.prices import price_table
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.case import Case
 from cost_models.strategies import F64, StrategyBatch
 
 
@@ -21,7 +20,7 @@ class SimulatedStep:
     summed over ranks."""
 
     step_s: float
-    group: Group
+    group: ReplayGroup
     result: SimulationResult
     ep_s: float
     ep_exposed_s: float
@@ -29,17 +28,16 @@ class SimulatedStep:
     steady_masked_frac: float | None
 
 
-def simulate_strategy(
-    model: ModelSpec, hardware: HardwareProfile, workload: Workload, batch: StrategyBatch, *, events: bool = True
-) -> SimulatedStep:
+def simulate_strategy(case: Case, batch: StrategyBatch, *, events: bool = True) -> SimulatedStep:
     """Replays the step of a batch of one. InputError where the schedule cannot run in that shape."""
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    group = next(groups_of(batch, workload.global_batch))
-    asked = step_request(given, price_table(model, hardware, workload, batch), group, events=events, layers=True)
+    group = next(groups_of(case, batch))
+    asked = step_request(group, events=events, layers=True)
     try:
         result = simulate(asked.request)
     except ScheduleError as error:
-        raise InputError("STRATEGY", group.schedule, "a schedule that can run in this shape", str(error)) from error
+        raise InputError(
+            "STRATEGY", group.schedule.name, "a schedule that can run in this shape", str(error)
+        ) from error
     masking, hidden = result.masking, float(asked.hidden_ep_s[0])
     left = float(masking.ep_s[0]) if masking else 0.0
     exposed = float(masking.exposed_s[0]) if masking else 0.0

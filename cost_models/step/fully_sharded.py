@@ -8,15 +8,15 @@ pass: one gather less. Every gather is copied out of, every scatter copied into 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.communication import members, ring_s
 from cost_models.inputs import HardwareProfile, Workload
-from cost_models.layer_price import LayerPrices
-from cost_models.stages import FULL, StageCosts
-from cost_models.strategies import F64, Bool, Layout, StrategyBatch
+from cost_models.step.group import FULL, PricedGroup
+from cost_models.step.stages import StageCosts, Taken
+from cost_models.strategies import F64, Bool, StrategyBatch
 
 MATRICES_PER_LAYER = (
     4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
@@ -38,23 +38,17 @@ class _Wire:
     copy_in_s: F64
 
 
-def gather_parameters(
-    costs: StageCosts,
-    prices: LayerPrices,
-    batch: StrategyBatch,
-    layout: Layout,
-    hardware: HardwareProfile,
-    workload: Workload,
-) -> None:
+def gather_parameters(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
     """Adds parameter gathers and gradient scatters to the stages of the strategies that shard parameters."""
+    batch, workload = group.batch, group.case.workload
     sharded = shards_each_use(batch, workload)
     if not sharded.any():
-        return
-    wire = _wire(costs, prices, batch, layout, hardware, workload)
-    layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
+        return costs, Taken.between("dp_comm", costs, costs)
+    wire = _wire(group)
+    layers = np.maximum(group.layout.layers_per_stage, 1.0)[None, :]
     again = (batch.zero_stage >= 3).astype(float)[:, None]  # gathers of the backward pass
-    forward, backward = costs.forward_s, costs.backward_input_s + costs.backward_weight_s
-    slow = hardware.overheads.overlap_slowdown_frac
+    forward, backward = costs.forward_s, costs.backward_s
+    slow = group.case.hardware.overheads.overlap_slowdown_frac
     if workload.stack.coalesced_gathers:
         under = again * wire.gather_s + wire.scatter_s
         after = wire.scatter_s / layers
@@ -65,8 +59,12 @@ def gather_parameters(
     longer = _beside(forward, wire.gather_s, slow) + wire.gather_s / layers + wire.copy_out_s
     longer_back = _beside(backward, under, slow) + after + again * wire.copy_out_s + wire.copy_in_s
     on = sharded[:, None]
-    costs.forward_s = np.where(on, longer, forward)
-    costs.backward_input_s = np.where(on, costs.backward_input_s + longer_back - backward, costs.backward_input_s)
+    gathered = replace(
+        costs,
+        forward_s=np.where(on, longer, forward),
+        backward_input_s=np.where(on, costs.backward_input_s + longer_back - backward, costs.backward_input_s),
+    )
+    return gathered, Taken.between("dp_comm", costs, gathered)
 
 
 def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
@@ -74,27 +72,21 @@ def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
     return np.maximum(compute_s + slowdown_frac * np.minimum(wire_s, compute_s), wire_s)
 
 
-def _wire(
-    costs: StageCosts,
-    prices: LayerPrices,
-    batch: StrategyBatch,
-    layout: Layout,
-    hardware: HardwareProfile,
-    workload: Workload,
-) -> _Wire:
+def _wire(group: PricedGroup) -> _Wire:
     """Dense parameters are sharded over DP x CP, routed experts over their own data-parallel group."""
-    counts = layout.counts.T
+    batch, layout, workload, hardware = group.batch, group.layout, group.case.workload, group.case.hardware
+    prices, counts = group.table.prices, layout.counts.T
     layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
     pieces = layers if workload.stack.coalesced_gathers else MATRICES_PER_LAYER * layers
     gathered, reduced = workload.gather_bytes or workload.weight_bytes, workload.grad_reduce_bytes
     copies = hardware.device.hbm_bandwidth_bytes_per_s * hardware.device.memory_bound_frac
-    zero = np.zeros_like(costs.forward_s)
+    zero = np.zeros((len(batch), len(layout.counts)))
     gather_s, scatter_s, total = zero, zero, zero
     for table, size, stride in (
         (prices.dense_parameters, batch.dp * batch.cp, batch.tp),
         (prices.expert_parameters, batch.expert_dp, batch.etp * batch.ep),
     ):
-        parameters = table[costs.point] @ counts
+        parameters = group.priced(table) @ counts
         if not parameters.any():
             continue
         ranks, apart = (np.broadcast_to(a.astype(float)[:, None], parameters.shape) for a in (size, stride))

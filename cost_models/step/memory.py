@@ -5,13 +5,13 @@ Axes: N strategies of one layout, S virtual stages, P pipeline ranks, C columns 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.layer_price import LayerPrices
+from cost_models.inputs import HardwareProfile, Workload
 from cost_models.schedules import SCHEDULE_TABLE
+from cost_models.step.group import PricedGroup, rank_of_stage
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 CAUSES = (
@@ -20,50 +20,14 @@ CAUSES = (
 WEIGHT_COPIES = np.array([float(schedule.weight_copies) for schedule in SCHEDULE_TABLE.values()])
 
 
-@dataclass(frozen=True, slots=True)
-class RankMemory:
-    """Bytes by cause, each [N, P]; reserved = their sum, allocated leaves out buffers and reserve."""
-
-    by_cause: dict[str, F64]
-
-    @property
-    def reserved_bytes(self) -> F64:
-        return np.sum(np.stack(list(self.by_cause.values())), axis=0)
-
-    @property
-    def allocated_bytes(self) -> F64:
-        outside = ("communication_buffers", "reserved_overhead")
-        return np.sum(np.stack([v for k, v in self.by_cause.items() if k not in outside]), axis=0)
-
-
-def rank_of_stage(layout: Layout, v_shaped: bool) -> I64:
-    """Pipeline rank of each virtual stage, [S]."""
-    stages = np.arange(layout.pp * layout.vpp)
-    rank = stages % layout.pp
-    if v_shaped:
-        rank = np.where((stages // layout.pp) % 2 == 1, layout.pp - 1 - rank, rank)
-    return rank
-
-
-def sum_by_rank(stage_values: F64, layout: Layout, v_shaped: bool) -> F64:
-    """[N, S] -> [N, P]."""
-    if not v_shaped:
-        return stage_values.reshape(len(stage_values), layout.vpp, layout.pp).sum(axis=1)
-    onto = np.zeros((layout.pp * layout.vpp, layout.pp))
-    onto[np.arange(len(onto)), rank_of_stage(layout, True)] = 1.0
-    return stage_values @ onto
-
-
-def parameters_by_rank(
-    prices: LayerPrices, point: I64, layout: Layout, v_shaped: bool, model: ModelSpec
-) -> tuple[F64, F64]:
+def parameters_by_rank(group: PricedGroup) -> tuple[F64, F64]:
     """Dense and expert parameters that a card of each rank holds, [N, P] each.
 
     A stage with MTP but without the head holds its own copy of embedding and head; tied models hold the embedding again
     on the head's rank when the two are on different ranks.
     """
-    dense = prices.dense_parameters[point].copy()  # [N, C]
-    counts = layout.counts.copy()
+    model, prices, counts = group.case.model, group.table.prices, group.layout.counts
+    dense = group.priced(prices.dense_parameters)  # [N, C]
     embedding, mtp, head = -3, -2, -1
     stage_dense = dense @ counts.T
     if model.mtp_modules:
@@ -71,14 +35,13 @@ def parameters_by_rank(
         stage_dense += np.outer(dense[:, head], lonely)
         away = (counts[:, mtp] > 0) & (counts[:, embedding] == 0)
         stage_dense += np.outer(dense[:, embedding], away)
-    rank_dense = sum_by_rank(stage_dense, layout, v_shaped)
+    rank_dense = group.by_rank(stage_dense)
     if model.tied_embeddings:
-        ranks = rank_of_stage(layout, v_shaped)
+        ranks = rank_of_stage(group.layout, group.schedule.v_shaped)
         same = ranks[np.argmax(counts[:, embedding])] == ranks[np.argmax(counts[:, head])]
         if same:
             rank_dense[:, ranks[np.argmax(counts[:, head])]] -= dense[:, head] - model.hidden
-    rank_expert = sum_by_rank(prices.expert_parameters[point] @ counts.T, layout, v_shaped)
-    return rank_dense, rank_expert
+    return rank_dense, group.by_rank(group.priced(prices.expert_parameters) @ counts.T)
 
 
 def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Workload) -> dict[str, F64]:

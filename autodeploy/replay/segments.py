@@ -1,4 +1,4 @@
-"""Virtual stages of a group: layer segments in model order that add up to the closed form's stage costs.
+"""Virtual stages of a group: layer segments in model order that add up to the stage costs after the effects.
 
 Axes: N strategies, S virtual stages, L layers of a stage, C columns of the price list, K segments.
 """
@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from autodeploy.replay.columns import column_segments
+from autodeploy.replay.groups import ReplayGroup
 from autodeploy.schedule import LayerSegments, Segment
 from autodeploy.schedule import StageCosts as StageSeconds
 from autodeploy.schedule.segments import IS_EP
-from autodeploy.twin.groups import Group, TwinInput
-from autodeploy.twin.prices import PriceTable, column_segments
-from cost_models.expert_overlap import hide_expert_communication
-from cost_models.fully_sharded import gather_parameters
-from cost_models.stages import StageCosts, full_share, stage_costs
+from cost_models.step.effects import Affected, with_effects
+from cost_models.step.group import PricedGroup
+from cost_models.step.stages import StageCosts, full_share, stage_costs
 from cost_models.strategies import F64, I64, Layout
-from cost_models.swap import swap_activations
 
 COMPUTE_WITH_EP = (
     Segment.ATTENTION_F, Segment.EXPERTS_F, Segment.ATTENTION_R, Segment.EXPERTS_R, Segment.ATTENTION_B,
@@ -24,20 +23,11 @@ COMPUTE_WITH_EP = (
 )  # fmt: skip
 
 
-def closed_form_stages(given: TwinInput, table: PriceTable, group: Group) -> tuple[StageCosts, F64]:
-    """As the closed form prices them, and the expert communication that it takes out as hidden where the simulator has no
-    lanes for the overlap, seconds per micro-batch [N, S]. `table` is of the rows of the group."""
-    costs = stage_costs(
-        table.prices, table.point, table.mask, table.plain, group.batch, group.layout, given.model, given.hardware,
-        given.workload,
-    )  # fmt: skip
-    gather_parameters(costs, table.prices, group.batch, group.layout, given.hardware, given.workload)
-    hidden = np.zeros_like(costs.forward_s)
-    if group.ep_overlap and not group.lanes:
-        m = np.full(len(group.batch), group.micro_batches)
-        hidden = hide_expert_communication(costs, group.batch, group.layout, group.schedule, m, given.hardware)
-    swap_activations(costs, group.batch, given.hardware)
-    return costs, hidden
+def affected_stages(group: ReplayGroup) -> Affected:
+    """Stage costs after the effects that the closed form knows. Where expert communication has lanes of its own, the
+    replay hides it: it is not taken out here."""
+    affected = with_effects(stage_costs(group.priced), group.priced)
+    return affected.without("ep_comm") if group.lanes else affected
 
 
 def whole_stages(costs: StageCosts) -> StageSeconds:
@@ -47,21 +37,20 @@ def whole_stages(costs: StageCosts) -> StageSeconds:
     )
 
 
-def layer_segments(
-    given: TwinInput, table: PriceTable, group: Group, costs: StageCosts, hidden_s: F64
-) -> LayerSegments:
-    """Every layer of every stage in its segments; sums per stage are those of `costs`, with `hidden_s` [N, S] off."""
-    chunks = given.workload.stack.hierarchical_chunks if group.lanes else 0
+def layer_segments(group: ReplayGroup, affected: Affected) -> LayerSegments:
+    """Every layer of every stage in its segments; sums per stage are those of the costs, hidden communication off."""
+    chunks = group.case.workload.stack.hierarchical_chunks if group.lanes else 0
     columns = layer_columns(group.layout)
-    seconds = _blended(table, group, columns, chunks)
+    seconds = _blended(group.priced, columns, chunks)
+    hidden_s = -affected.of("ep_comm")
     if hidden_s.any():
         ep = LayerSegments(seconds=seconds).ep_s
         left = 1.0 - np.divide(hidden_s, ep, out=np.zeros_like(ep), where=ep > 0)
         seconds[..., np.array(IS_EP)] *= left[:, :, None, None]
-    exact = _blended(table, group, columns, 0) if chunks > 1 else seconds
-    _add_rest(seconds, exact, costs)
+    exact = _blended(group.priced, columns, 0) if chunks > 1 else seconds
+    _add_rest(seconds, exact, affected.costs)
     if group.lanes:
-        seconds = _slowed(seconds, group, given.hardware.overheads.overlap_slowdown_frac)
+        seconds = _slowed(seconds, group, group.case.hardware.overheads.overlap_slowdown_frac)
     return LayerSegments(seconds=seconds)
 
 
@@ -74,12 +63,12 @@ def layer_columns(layout: Layout) -> I64:
     return np.array([stage + [-1] * (longest - len(stage)) for stage in stages], dtype=np.int64)
 
 
-def _blended(table: PriceTable, group: Group, columns: I64, chunks: int) -> F64:
+def _blended(group: PricedGroup, columns: I64, chunks: int) -> F64:
     """[N, S, L, K]; layers under full recompute and those without it in the share that the stage has of them."""
-    covered = column_segments(table, group.batch, table.mask, chunks)[:, columns]
+    covered = column_segments(group, group.table.mask, chunks)[:, columns]
     share = full_share(group.batch, group.layout)[:, :, None, None]
     if not (share == 1.0).all():
-        plain = column_segments(table, group.batch, table.plain, chunks)[:, columns]
+        plain = column_segments(group, group.table.plain, chunks)[:, columns]
         covered = share * covered + (1.0 - share) * plain
     covered[:, columns < 0] = 0.0
     return covered
@@ -97,7 +86,7 @@ def _add_rest(seconds: F64, exact: F64, costs: StageCosts) -> None:
         seconds[:, :, 0, segment] += np.where(rest > 1e-9 * whole, rest, 0.0)
 
 
-def _slowed(seconds: F64, group: Group, slowdown_frac: float) -> F64:
+def _slowed(seconds: F64, group: ReplayGroup, slowdown_frac: float) -> F64:
     """Computing slows while expert communication runs beside it: by the closed form's share, that of the steady phase."""
     chunks = group.micro_batches * group.layout.vpp
     steady = max(0.0, (chunks - (group.layout.pp - 1)) / chunks)

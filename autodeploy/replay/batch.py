@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from autodeploy.replay.groups import groups_of
+from autodeploy.replay.request import step_request
 from autodeploy.schedule import ScheduleError, SimulationRequest, simulate
-from autodeploy.twin.bridge import step_request
-from autodeploy.twin.groups import TwinInput, groups_of
-from autodeploy.twin.prices import price_table
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.case import Case
 from cost_models.strategies import F64, StrategyBatch
 
 # Beyond so many micro-batches a step is simulated at two lengths and carried on in a straight line: its steady phase
@@ -18,15 +17,11 @@ from cost_models.strategies import F64, StrategyBatch
 MICRO_BATCHES_PER_RANK, MANY_SLOTS = 4, 3000
 
 
-def simulated_step_s(
-    model: ModelSpec, hardware: HardwareProfile, workload: Workload, batch: StrategyBatch
-) -> F64 | None:
+def simulated_step_s(case: Case, batch: StrategyBatch) -> F64:
     """Seconds of one step, [N]; nan where the simulator has no such schedule."""
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    table = price_table(model, hardware, workload, batch)
     seconds = np.full(len(batch), np.nan)
-    for group in groups_of(batch, workload.global_batch):
-        asked = step_request(given, table.take(group.rows), group)
+    for group in groups_of(case, batch):
+        asked = step_request(group)
         try:
             seconds[group.rows] = asked.step_s(_simulated_s(asked.request))
         except ScheduleError:

@@ -16,7 +16,7 @@ from autodeploy.search.twin import Twin
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import check, require_valid
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.case import Case
 from cost_models.strategies import Bool, StrategyBatch
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
 
 def balanced_layout(request: SearchRequest, strategy: StrategyBatch) -> StrategyBatch | None:
     """One strategy with balanced layers, as the back end can write them."""
-    from autodeploy.twin.balanced import balanced
+    from autodeploy.replay.balanced import balanced
 
-    found = balanced(request.model, request.hardware, request.workload, strategy, request.backend)
+    found = balanced(request.case, strategy, request.backend)
     return found if found is not None and rules_allow(request, found).all() else None
 
 
@@ -68,7 +68,7 @@ def run_search(
 ) -> SearchResult:
     """``search`` with the cost models, the space, the rules and the event simulator (or ``refiner``) of this package;
     ``simulated`` False ranks by the closed form alone."""
-    from autodeploy.twin import simulated_step_s
+    from autodeploy.replay import simulated_step_s
     from cost_models.step import evaluate
 
     twin = Twin(
@@ -81,16 +81,24 @@ def run_search(
     return search(request, twin, progress=progress, on_priced=on_priced)
 
 
-def price_one(
-    text: str, model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, backend: str
-) -> tuple[StrategyBatch, StepCost]:
+def price_one(text: str, case: Case, devices: int, backend: str) -> tuple[StrategyBatch, StepCost]:
     """One strategy in the notation, priced by rank. InputError where it is malformed or breaks a rule."""
     from cost_models.step import evaluate
 
-    batch = strategy_to_batch(parse_strategy(text, backend), model, devices, backend, workload.global_batch)
+    batch = strategy_to_batch(parse_strategy(text, backend), case.model, devices, backend, case.workload.global_batch)
     micro_batch, dp = int(batch.micro_batch[0]), int(batch.dp[0])
-    if workload.global_batch % (micro_batch * dp):
+    if case.workload.global_batch % (micro_batch * dp):
         allowed = f"a multiple of MBS x DP = {micro_batch} x {dp} = {micro_batch * dp}"
-        raise InputError("--global-batch", workload.global_batch, allowed, "change the batch, the micro-batch or DP")
-    require_valid(model, hardware, workload, batch, backend, devices=devices)
-    return batch, evaluate(model, hardware, workload, batch, per_rank=True)
+        raise InputError(
+            "--global-batch", case.workload.global_batch, allowed, "change the batch, the micro-batch or DP"
+        )
+    require_valid(case.model, case.hardware, case.workload, batch, backend, devices=devices)
+    return batch, evaluate(case, batch, per_rank=True)
+
+
+def replayed_s(case: Case, batch: StrategyBatch) -> float | None:
+    """Seconds of the replayed step of a batch of one, as ``search`` ranks by; None where the simulator declines."""
+    from autodeploy.replay import simulated_step_s
+
+    seconds = float(simulated_step_s(case, batch)[0])
+    return None if np.isnan(seconds) else seconds

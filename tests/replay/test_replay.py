@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autodeploy.replay import simulate_strategy, simulated_step_s
+from autodeploy.replay.groups import groups_of
+from autodeploy.replay.segments import affected_stages, layer_columns, layer_segments
 from autodeploy.schedule import Segment
-from autodeploy.twin import simulate_strategy, simulated_step_s
-from autodeploy.twin.groups import TwinInput, groups_of
-from autodeploy.twin.prices import price_table
-from autodeploy.twin.stages import closed_form_stages, layer_columns, layer_segments
 from cost_models.step import evaluate
 from cost_models.strategies import StrategyBatch
-from tests.twin.cases import DENSE, MOE, SELECTIVE, strategy
+from tests.replay.cases import DENSE, MOE, SELECTIVE, strategy
 
 WITHOUT_OVERLAP = [
     (DENSE, "TP2/PP1"),
@@ -30,22 +29,20 @@ WITHOUT_OVERLAP = [
 
 @pytest.mark.parametrize(("of", "text"), WITHOUT_OVERLAP, ids=[text for _, text in WITHOUT_OVERLAP])
 def test_agrees_with_the_closed_form_where_nothing_overlaps(of: tuple, text: str) -> None:
-    model, hardware, workload, batch = strategy(of, text)
-    closed = evaluate(model, hardware, workload, batch).step_s
-    simulated = simulated_step_s(model, hardware, workload, batch)
+    case, batch = strategy(of, text)
+    closed = evaluate(case, batch).step_s
+    simulated = simulated_step_s(case, batch)
     assert simulated == pytest.approx(closed, rel=0.03)
-    assert simulate_strategy(model, hardware, workload, batch).step_s == pytest.approx(simulated[0], rel=1e-9)
+    assert simulate_strategy(case, batch).step_s == pytest.approx(simulated[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("dispatcher", ["", "/hierarchical-allgather", "/hierarchical-dedup", "/allgather"])
 @pytest.mark.parametrize("recompute", ["", "/selective(moe_act)", "/selective(mla_up_proj,layernorm,moe)", "/full"])
 def test_segments_of_layers_add_up_to_the_stages(dispatcher: str, recompute: str) -> None:
-    model, hardware, workload, batch = strategy(MOE, f"TP8/PP16/VPP2/EP32/MBS2{recompute}{dispatcher}")
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    group = next(groups_of(batch, workload.global_batch))
-    table = price_table(model, hardware, workload, batch)
-    costs, hidden = closed_form_stages(given, table, group)
-    segments = layer_segments(given, table, group, costs, hidden)
+    case, batch = strategy(MOE, f"TP8/PP16/VPP2/EP32/MBS2{recompute}{dispatcher}")
+    group = next(groups_of(case, batch))
+    affected = affected_stages(group)
+    costs, segments = affected.costs, layer_segments(group, affected)
     sums = segments.stage_costs()
     for name in ("forward_s", "backward_input_s", "backward_weight_s"):
         assert getattr(sums, name) == pytest.approx(getattr(costs, name), rel=1e-9), name
@@ -54,11 +51,9 @@ def test_segments_of_layers_add_up_to_the_stages(dispatcher: str, recompute: str
 
 
 def test_recompute_of_the_expert_module_brings_its_communication_back() -> None:
-    model, hardware, workload, batch = strategy(MOE, f"TP8/PP16/VPP2/EP32/{SELECTIVE}")
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    group = next(groups_of(batch, workload.global_batch))
-    table = price_table(model, hardware, workload, batch)
-    seconds = layer_segments(given, table, group, *closed_form_stages(given, table, group)).seconds[0, 8, 0]
+    case, batch = strategy(MOE, f"TP8/PP16/VPP2/EP32/{SELECTIVE}")
+    group = next(groups_of(case, batch))
+    seconds = layer_segments(group, affected_stages(group)).seconds[0, 8, 0]
     assert seconds[Segment.EXPERTS_R] == pytest.approx(seconds[Segment.EXPERTS_F])
     assert seconds[Segment.DISPATCH_INTER_R] == pytest.approx(seconds[Segment.DISPATCH_INTER_F])
     assert 0 < seconds[Segment.ATTENTION_R] < seconds[Segment.ATTENTION_F]
@@ -73,27 +68,25 @@ def test_layers_stand_in_model_order() -> None:
 
 def test_a_batch_gives_what_its_strategies_give_alone() -> None:
     texts = [text for of, text in WITHOUT_OVERLAP if of is DENSE]
-    model, hardware, workload, _ = strategy(DENSE, texts[0])
-    batch = StrategyBatch.concatenate([strategy(DENSE, text)[3] for text in texts])
-    together = simulated_step_s(model, hardware, workload, batch)
-    alone = [float(simulated_step_s(model, hardware, workload, strategy(DENSE, text)[3])[0]) for text in texts]
+    case, _ = strategy(DENSE, texts[0])
+    batch = StrategyBatch.concatenate([strategy(DENSE, text)[1] for text in texts])
+    together = simulated_step_s(case, batch)
+    alone = [float(simulated_step_s(case, strategy(DENSE, text)[1])[0]) for text in texts]
     assert together == pytest.approx(alone, rel=1e-12)
 
 
 def test_many_micro_batches_are_carried_on_in_a_straight_line() -> None:
     from dataclasses import replace
 
+    from autodeploy.replay import batch as many
+    from autodeploy.replay.request import step_request
     from autodeploy.schedule import simulate
-    from autodeploy.twin import refiner
-    from autodeploy.twin.bridge import step_request
 
-    model, hardware, workload, batch = strategy(DENSE, "TP2/PP4/VPP4")
-    workload = replace(workload, global_batch=8 * 256)
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    group = next(groups_of(batch, workload.global_batch))
-    request = step_request(given, price_table(model, hardware, workload, batch), group).request
-    assert request.micro_batches * request.stages > refiner.MANY_SLOTS
-    assert refiner._simulated_s(request) == pytest.approx(simulate(request).step_s, rel=1e-6)
+    case, batch = strategy(DENSE, "TP2/PP4/VPP4")
+    case = replace(case, workload=replace(case.workload, global_batch=8 * 256))
+    request = step_request(next(groups_of(case, batch))).request
+    assert request.micro_batches * request.stages > many.MANY_SLOTS
+    assert many._simulated_s(request) == pytest.approx(simulate(request).step_s, rel=1e-6)
 
 
 def test_overlap_masks_expert_communication() -> None:
@@ -128,5 +121,5 @@ def test_pangu_masks_98_percent_in_the_steady_phase() -> None:
 def _at_8k(given: tuple) -> tuple:
     from dataclasses import replace
 
-    model, hardware, workload, batch = given
-    return model, hardware, replace(workload, seq_length=8192), batch
+    case, batch = given
+    return replace(case, workload=replace(case.workload, seq_length=8192)), batch

@@ -9,11 +9,12 @@ import numpy as np
 from autodeploy.balance.layers import BalanceOptions, LayerPlan, balance_layers
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.errors import InputError
+from autodeploy.replay.groups import groups_of
+from autodeploy.replay.items import price_items
 from autodeploy.strategy.layout import parse_layout
-from autodeploy.twin.groups import groups_of
-from autodeploy.twin.items import price_items
+from cost_models.case import Case
 from cost_models.errors import ConfigError
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.inputs import ModelSpec
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.step import StepCost, evaluate
 from cost_models.strategies import SCHEDULES, Layout, StrategyBatch
@@ -21,40 +22,31 @@ from cost_models.strategies import SCHEDULES, Layout, StrategyBatch
 PLACED = ("weights", "gradients", "optimizer", "activations")  # the memory that moves with the layers
 
 
-def options_for(
-    cost: StepCost, strategy: StrategyBatch, hardware: HardwareProfile, workload: Workload, time_limit_s: float
-) -> BalanceOptions:
+def options_for(cost: StepCost, case: Case, strategy: StrategyBatch, time_limit_s: float) -> BalanceOptions:
     """`cost` is priced by rank: what is neither weights, optimizer nor activations is taken off the cap."""
     assert cost.rank_memory_bytes is not None
     rest = sum(size[0] for cause, size in cost.rank_memory_bytes.items() if cause not in PLACED)
-    group = next(groups_of(strategy, workload.global_batch))
+    group = next(groups_of(case, strategy))
     return BalanceOptions(
         micro_batches=group.micro_batches,
         micro_batch_group=group.micro_batch_group if group.layout.vpp > 1 else 0,
-        memory_cap_bytes=float(hardware.usable_bytes - np.max(rest)),
+        memory_cap_bytes=float(case.hardware.usable_bytes - np.max(rest)),
         extra_warmup=int(group.lanes and group.grouped),
         time_limit_s=time_limit_s,
     )
 
 
-def balanced(
-    model: ModelSpec,
-    hardware: HardwareProfile,
-    workload: Workload,
-    strategy: StrategyBatch,
-    backend: str,
-    time_limit_s: float = 0.15,
-) -> StrategyBatch | None:
+def balanced(case: Case, strategy: StrategyBatch, backend: str, time_limit_s: float = 0.15) -> StrategyBatch | None:
     """The strategy with the balanced layout that its back end can write; None where there is no other."""
     layout = strategy.layouts[int(strategy.layout[0])]
     if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
         return None
-    cost = evaluate(model, hardware, workload, strategy, per_rank=True)
-    options = options_for(cost, strategy, hardware, workload, time_limit_s)
+    cost = evaluate(case, strategy, per_rank=True)
+    options = options_for(cost, case, strategy, time_limit_s)
     options = replace(options, mtp_apart=backend not in ("mindspeed", "torchtitan"))
     try:
-        plan = balance_layers(price_items(model, hardware, workload, strategy), layout.pp, layout.vpp, options)
-        found = layout_of(plan, model, backend) if plan.launchable else None
+        plan = balance_layers(price_items(case, strategy), layout.pp, layout.vpp, options)
+        found = layout_of(plan, case.model, backend) if plan.launchable else None
     except ConfigError:
         return None
     if found is None or np.array_equal(found.counts, layout.counts):

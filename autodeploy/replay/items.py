@@ -11,29 +11,28 @@ import numpy as np
 
 from autodeploy.balance.layers import LayerItems
 from autodeploy.errors import InputError
-from autodeploy.twin.groups import TwinInput, groups_of
-from autodeploy.twin.prices import PriceTable, price_table
-from cost_models import memory
-from cost_models.expert_overlap import hide_expert_communication
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from autodeploy.replay.groups import groups_of
+from cost_models.case import Case
+from cost_models.inputs import ModelSpec
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.stages import StageCosts, full_share, stage_costs
+from cost_models.step import memory
+from cost_models.step.expert_overlap import hide_expert_communication
+from cost_models.step.group import PricedGroup
+from cost_models.step.stages import StageCosts, full_share, stage_costs
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 
-def price_items(model: ModelSpec, hardware: HardwareProfile, workload: Workload, strategy: StrategyBatch) -> LayerItems:
+def price_items(case: Case, strategy: StrategyBatch) -> LayerItems:
     """Items of a batch of one: they add up to the closed form's stages, whatever the layout. What a stage waits for
     beside its layers (parameter gathers of ZeRO-3, swapped activations) is left out."""
-    given = TwinInput(model=model, hardware=hardware, workload=workload)
-    group = next(groups_of(strategy, workload.global_batch))
+    model = case.model
+    group = next(groups_of(case, strategy))
     looped = [name for name, schedule in SCHEDULE_TABLE.items() if schedule.placement == "loop"]
-    if group.schedule not in looped:
-        raise InputError("strategy.schedule", group.schedule, f"one of {', '.join(looped)}, for balanced layers")
-    table = price_table(model, hardware, workload, strategy)
-    costs = _columns(given, table, strategy)
-    hide_expert_communication(costs, strategy, group.layout, group.schedule, np.array([group.micro_batches]), hardware)
+    if group.schedule.name not in looped:
+        raise InputError("strategy.schedule", group.schedule.name, f"one of {', '.join(looped)}, for balanced layers")
+    costs, _ = hide_expert_communication(_columns(group.priced), group.priced)
     kinds, columns, labels = _order(model)
-    static = _static_bytes(table, strategy, workload)
+    static = _static_bytes(group.priced)
     backward = costs.backward_input_s + costs.backward_weight_s
     embedding, head = columns[0], columns[-1]
     away = static[embedding] if group.layout.pp > 1 else 0.0
@@ -53,25 +52,22 @@ def price_items(model: ModelSpec, hardware: HardwareProfile, workload: Workload,
     )
 
 
-def _columns(given: TwinInput, table: PriceTable, strategy: StrategyBatch) -> StageCosts:
+def _columns(group: PricedGroup) -> StageCosts:
     """Every column of the price list as a stage of its own, [1, C]; under full recompute by the layout's mean share."""
-    count = table.prices.forward_s.shape[1]
-    alone = Layout(pp=count, vpp=1, counts=np.eye(count))
-    every = replace(strategy, recompute_layers=np.zeros_like(strategy.recompute_layers))
-
-    def priced(mask: I64) -> StageCosts:
-        return stage_costs(
-            table.prices, table.point, mask, table.plain, every, alone, given.model, given.hardware, given.workload
-        )
-
-    costs = priced(table.mask)
-    layout = strategy.layouts[int(strategy.layout[0])]
-    share = float(np.average(full_share(strategy, layout)[0], weights=np.maximum(layout.layers_per_stage, 1e-9)))
-    if share < 1.0:
-        plain = priced(table.plain)
-        for name in ("backward_input_s", "backward_ep_s", "saved_bytes", "swapped_bytes"):
-            setattr(costs, name, share * getattr(costs, name) + (1.0 - share) * getattr(plain, name))
-    return costs
+    count = group.table.prices.forward_s.shape[1]
+    every = replace(group.batch, recompute_layers=np.zeros_like(group.batch.recompute_layers))
+    alone = replace(group, batch=every, layout=Layout(pp=count, vpp=1, counts=np.eye(count)))
+    costs = stage_costs(alone)
+    layers = np.maximum(group.layout.layers_per_stage, 1e-9)
+    share = float(np.average(full_share(group.batch, group.layout)[0], weights=layers))
+    if share == 1.0:
+        return costs
+    plain = stage_costs(replace(alone, table=replace(group.table, mask=group.table.plain)))
+    blended = {
+        name: share * getattr(costs, name) + (1.0 - share) * getattr(plain, name)
+        for name in ("backward_input_s", "backward_ep_s", "saved_bytes", "swapped_bytes")
+    }
+    return replace(costs, **blended)
 
 
 def _order(model: ModelSpec) -> tuple[tuple[str, ...], I64, tuple[str, ...]]:
@@ -93,7 +89,8 @@ def _label(model: ModelSpec, k: int) -> str:
     return name if len(alike) == 1 else f"{name}-{alike.index(k) + 1}"
 
 
-def _static_bytes(table: PriceTable, strategy: StrategyBatch, workload: Workload) -> F64:
+def _static_bytes(group: PricedGroup) -> F64:
     """Weights, gradients and optimizer state of one layer of each column, [C]."""
-    dense, expert = table.prices.dense_parameters[table.point], table.prices.expert_parameters[table.point]
-    return np.sum(list(memory.static_bytes(dense, expert, strategy, workload).values()), axis=0)[0]
+    prices = group.table.prices
+    dense, expert = group.priced(prices.dense_parameters), group.priced(prices.expert_parameters)
+    return np.sum(list(memory.static_bytes(dense, expert, group.batch, group.case.workload).values()), axis=0)[0]

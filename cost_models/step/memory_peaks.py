@@ -15,10 +15,11 @@ import numpy as np
 
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import LayerKind, ModelSpec, Workload
-from cost_models.layer_price import LayerPrices
-from cost_models.memory import sum_by_rank
-from cost_models.stages import StageCosts
-from cost_models.strategies import F64, Bool, Layout, StrategyBatch
+from cost_models.step import memory as mem
+from cost_models.step.group import PricedGroup
+from cost_models.step.pipeline import held_chunks
+from cost_models.step.stages import StageCosts
+from cost_models.strategies import F64, Bool, StrategyBatch
 from cost_models.weight_shapes import layer_weights, vocabulary_weight
 
 BF16, FP32 = 2.0, 4.0  # bytes
@@ -29,6 +30,39 @@ EMBEDDING, HEAD = -3, -1  # columns of the price list
 # cuBLAS and Transformer Engine each keep a workspace of 32 MiB on Hopper and later (PyTorch CUDABlas, TE base module).
 LIBRARY_WORKSPACE_BYTES = 64 * 2.0**20
 FUSED_LOSS_BYTES, VOCAB_PARALLEL_LOSS_BYTES = 2.0, 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepMemory:
+    """Bytes of every rank at its fullest moment, [N, P] each; ``by_cause`` sums to ``reserved_bytes``."""
+
+    by_cause: dict[str, F64]
+    allocated_bytes: F64
+    reserved_bytes: F64
+
+
+def step_memory(costs: StageCosts, group: PricedGroup) -> StepMemory:
+    """``costs``: stages before any effect (none of them moves bytes)."""
+    batch, layout, workload = group.batch, group.layout, group.case.workload
+    dense, expert = mem.parameters_by_rank(group)
+    chunks = held_chunks(group)
+    v_shaped = group.schedule.v_shaped
+    held = (
+        mem.in_flight_v(chunks, layout.vpp)
+        if v_shaped
+        else mem.in_flight_by_chunk(chunks, group.micro_batch_group, layout.vpp)
+    )
+    causes = mem.static_bytes(dense, expert, batch, workload)
+    causes["activations"] = mem.activation_bytes(costs.saved_bytes - costs.swapped_bytes, held, layout, v_shaped)
+    losses = group.by_rank((layout.counts[:, HEAD] > 0).astype(float)[None])
+    head_saved = group.table.prices.saved_bytes[group.table.point, group.table.mask][:, HEAD, None] * losses
+    one = group.by_rank(costs.saved_bytes) / layout.vpp
+    late = mem.late_optimizer_bytes(dense, expert, batch, workload)
+    causes = at_the_peak(causes, head_saved, one, workspace(group), late)
+    allocated = np.sum(np.stack(list(causes.values())), axis=0)
+    causes |= mem.overhead_bytes(allocated, batch, group.case.hardware)
+    reserved = np.sum(np.stack(list(causes.values())), axis=0)
+    return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=reserved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +96,18 @@ def at_the_peak(
     return causes | dict(zip(names, chosen, strict=True))
 
 
-def workspace(
-    prices: LayerPrices, costs: StageCosts, batch: StrategyBatch, layout: Layout, v_shaped: bool, model: ModelSpec,
-    workload: Workload, shards: F64,
-) -> Workspace:  # fmt: skip
-    """Working sets of every rank. ``shards`` [N]: over how many cards optimizer state is split."""
+def workspace(group: PricedGroup) -> Workspace:
+    """Working sets of every rank."""
+    batch, layout, model, workload = group.batch, group.layout, group.case.model, group.case.workload
+    prices, table = group.table.prices, group.table
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)  # of optimizer state
     counts = layout.counts
-    present = sum_by_rank((counts > 0).T.astype(float), layout, v_shaped).T > 0  # [P, C]
+    present = group.by_rank((counts > 0).T.astype(float)).T > 0  # [P, C]
     kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
     gradients = np.stack([each.gradients for each in kinds], axis=1)  # [N, K]
     none = prices.masks.index(0)  # the price list always has it
     k = len(kinds)
-    back = prices.saved_bytes[costs.point, none] - prices.saved_bytes[costs.point, costs.mask]
+    back = prices.saved_bytes[table.point, none] - prices.saved_bytes[table.point, table.mask]
     layer = _widest(gradients + back[:, :k], present[:, :k])
     cached = _widest(np.stack([each.cached for each in kinds], axis=1), present[:, :k])
     vocabulary = vocabulary_weight(model, batch)[:, None]
