@@ -78,7 +78,7 @@ MEANINGS = {
     "overlap_p2p": "Pipeline transfers run beside computing.",
     "overlap_tp": "Collectives of tensor parallelism are cut up and run under their product.",
     "async_tp_backward": "The backward's TP collective runs under the weight gradient.",
-    "hierarchical_chunks": "Pieces in which a hierarchical all-to-all is pipelined; 1: in series (DeepEP and HybridEP: at least 6).",
+    "hierarchical_chunks": "Pieces in which a hierarchical all-to-all is pipelined; 1: in series (DeepEP, HybridEP: 6 at least).",
     "scatter_gather_p2p": "Pipeline transfers send 1/TP of the activation and gather it in the node.",
     "wgrad_accumulation_fused": "The weight gradient is added to its buffer inside the product.",
     "cuda_graphs": "Kernels are launched as captured graphs.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.case import Case
 from cost_models.feedforward_layers import DISPATCH_HOST, EXPERTS_HOST, HYBRID_HOST, ROUTER_HOST
 from cost_models.inputs import SoftwareStack
 from cost_models.layer_price import FAMILY_INDEX, price_layers
@@ -23,7 +24,7 @@ def waits(tokens: int, dispatcher: str = "alltoall", overlap: bool = False, **st
     hardware = replace(hardware, overheads=replace(hardware.overheads, host_kernel_s=KERNEL_S))
     load = workload(seq_length=tokens, stack=SoftwareStack(**stack))
     axes = core(MODEL, load, ep=8, dp=8, dispatcher=dispatcher, ep_overlap=overlap)
-    prices = price_layers(MODEL, hardware, load, axes, (0,))
+    prices = price_layers(Case(MODEL, hardware, load), axes, (0,))
     return float(prices.forward_s[0, 1, HOST]), float(prices.backward_input_s[0, 1, HOST])
 
 
