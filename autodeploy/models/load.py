@@ -7,6 +7,7 @@ from typing import Any
 
 from autodeploy.errors import InputError
 from autodeploy.models import files, zoo
+from autodeploy.models.run_models import is_run_model, load_run_model
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 
@@ -14,11 +15,15 @@ from cost_models.inputs import ModelSpec
 def load_model(name_or_path: str) -> ModelSpec:
     """The model that the argument means. A zoo name wins over a file of the same name.
 
+    ``runs:NAME`` is a model of the published runs.
+
     A folder stands for the config.json in it. What the parser ignored or guessed is in ``notes``.
     """
     name = zoo.zoo_name(name_or_path)
     if name is not None:
         return zoo.zoo_model(name)
+    if is_run_model(name_or_path):
+        return load_run_model(name_or_path)
     path = Path(name_or_path)
     if path.is_dir():
         path = path / "config.json"

@@ -173,7 +173,8 @@ def number_formats(stated: Mapping[str, Any], precision: str) -> dict[str, Any]:
         "gather_bytes": 1.0 if eight_bit and value("fp8_gather") else 0.0,
         "optimizer_bytes": MASTER_DTYPES[value("master_dtype")]
         + MOMENTS[value("optimizer")] * MOMENT_DTYPES[value("moment_dtype")],
-        "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" else 0.0,
+        # whole gradients in fp32 need no second copy beside the optimizer
+        "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" and grad < 4.0 else 0.0,
     }
 
 
