@@ -24,7 +24,7 @@ def waits(tokens: int, dispatcher: str = "alltoall", overlap: bool = False, **st
     hardware = replace(hardware, overheads=replace(hardware.overheads, host_kernel_s=KERNEL_S))
     load = workload(seq_length=tokens, stack=SoftwareStack(**stack))
     axes = core(MODEL, load, ep=8, dp=8, dispatcher=dispatcher, ep_overlap=overlap)
-    prices = price_layers(Case(MODEL, hardware, load), axes, (0,))
+    prices = price_layers(Case(model=MODEL, hardware=hardware, workload=load), axes, (0,))
     return float(prices.forward_s[0, 1, HOST]), float(prices.backward_input_s[0, 1, HOST])
 
 
