@@ -14,6 +14,7 @@ from collections import defaultdict
 from itertools import combinations
 
 from autodeploy.accuracy import RunResult, compare, read_runs
+from cost_models.step import evaluate
 
 TIE_FRAC = 0.02
 
@@ -24,7 +25,7 @@ def main() -> None:
     devices = parser.parse_args().devices.split(",")
     run_set = read_runs()
     runs = [run for run in run_set.runs if run.device in devices and run.gated and run.step_time_s]
-    best = fastest(list(compare(run_set, runs=runs).results))
+    best = fastest(list(compare(run_set, runs=runs, evaluate=evaluate).results))
     right = wrong = 0
     for key, machines in sorted(best.items(), key=str):
         for (one, a), (other, b) in combinations(sorted(machines.items()), 2):
