@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
 from autodeploy.study.storage import open_storage, without_password
 
