@@ -46,9 +46,14 @@ class LoadedCase:
     hardware: HardwareProfile
     workload: Workload
     backend: str
-    stack: str
+    program: Program
     tokens: float | None
     price: float | None
+
+    @property
+    def stack(self) -> str:
+        """The stack by name, with what was set on top of it."""
+        return self.program.label
 
     @property
     def case(self) -> PricedCase:
@@ -97,7 +102,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
         hardware=settled.hardware,
         workload=settled.workload,
         backend=backend,
-        stack=program.label,
+        program=program,
         tokens=tokens,
         price=price,
     )

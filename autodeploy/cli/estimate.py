@@ -94,7 +94,7 @@ def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, Str
     from autodeploy.search.real_parts import price_one
 
     options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
-    devices = _devices(given["devices"], command)
+    devices = one_count(given["devices"], command)
     loaded = load_case(options)
     batch, cost = price_one(strategy_text(given), loaded.case, devices, loaded.backend)
     return loaded, batch, cost
@@ -106,7 +106,8 @@ def strategy_text(given: dict[str, Any]) -> str:
     return "/".join([given["strategy"], *(token for token in tokens if token != "none")])
 
 
-def _devices(text: str, command: str) -> int:
+def one_count(text: str, command: str) -> int:
+    """One number of cards."""
     from autodeploy.cli.ranges import card_counts
     from autodeploy.errors import InputError
 
