@@ -149,6 +149,7 @@ class ModelSpec:
     extra_head: int = 0  # parameters of further weights at the output
     max_seq_length: int = 0  # 0: not stated
     notes: tuple[str, ...] = ()  # what the parser ignored or guessed
+    unread: tuple[str, ...] = ()  # shape-like keys of the file that nothing read
 
     def __post_init__(self) -> None:
         for name in ("hidden", "vocab"):
@@ -385,6 +386,7 @@ class HardwareProfile:
     sha256: str = ""
     expert_imbalance: float = 1.0  # default max/mean card load of real routing: 16 cards, 4 experts each
     price_per_card_hour_usd: float = 0.0  # 0: not stated
+    power_per_card_w: float = 0.0  # of the data sheet (thermal design power); 0: not stated
 
     @property
     def usable_bytes(self) -> float:

@@ -10,6 +10,7 @@ import typer
 from autodeploy.cli import options as opt
 
 if TYPE_CHECKING:
+    from autodeploy.cli.case import LoadedCase
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
@@ -18,7 +19,7 @@ INTERRUPTED = 130
 
 def search(
     model: opt.Model,
-    hardware: opt.Hardware,
+    hardware: opt.Machines,
     devices: opt.Devices,
     seq_length: opt.SeqLength = 4096,
     global_batch: opt.GlobalBatch = 1024,
@@ -30,6 +31,12 @@ def search(
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
+    within: opt.Within = None,
+    max_cost: opt.MaxCost = None,
+    mtbf_hours: opt.Mtbf = None,
+    checkpoint_gb_per_s: opt.CheckpointRate = 100.0,
+    restart_s: opt.Restart = 600.0,
+    picture: opt.PlanPicture = None,
     tp: opt.AxisTp = None,
     pp: opt.AxisPp = None,
     vpp: opt.AxisVpp = None,
@@ -71,12 +78,14 @@ def search(
     found until then is ranked).
     """
     given = dict(locals())
+    from autodeploy.cli.job import run_job
     from autodeploy.cli.output import check_format, check_writable, emit, render
 
     check_format(format)
     check_writable("--output", output)
     check_writable("--rejected", rejected)
-    document = _run(given)
+    check_writable("--picture", picture)
+    document = run_job(given, _run)
 
     def table() -> str:
         from autodeploy.report.table import search_table
@@ -95,7 +104,8 @@ def search(
         raise typer.Exit(NOTHING_FEASIBLE)
 
 
-def _run(given: dict[str, Any]) -> dict[str, Any]:
+def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
+    """One machine: its document and its case."""
     from autodeploy.cli.case import CaseOptions, case_of, load_case
     from autodeploy.cli.progress import progress_bar
     from autodeploy.report.documents import search_document
@@ -119,8 +129,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         result = _search(given, request, progress)
     if not result.enumerated and not result.misses:
         _refuse(given, result)
-    case = case_of(loaded)
-    return search_document(case, result)
+    return search_document(case_of(loaded), result), loaded
 
 
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:

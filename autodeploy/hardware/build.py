@@ -52,7 +52,7 @@ def build_profile(document: Mapping[str, Any], sha256: str = "") -> HardwareProf
     """The profile of a document without provenance (``document.plain``), checked or trusted."""
     document = with_training(document)
     fits = document.get("fits", {})
-    known = ("backend", "cards_per_node", "expert_imbalance", "price_per_card_hour_usd")
+    known = ("backend", "cards_per_node", "expert_imbalance", "price_per_card_hour_usd", "power_per_card_w")
     return HardwareProfile(
         name=document["name"],
         device=_device(document["name"], document["device"], fits),

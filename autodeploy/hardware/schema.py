@@ -130,6 +130,7 @@ class ProfileSection(_Section):
     cards_per_node: Count = 8
     expert_imbalance: Annotated[float, Field(ge=1)] = 1
     price_per_card_hour_usd: NotNegative = 0
+    power_per_card_w: NotNegative = 0
     device: DeviceSection
     tiers: Annotated[dict[str, TierSection], Field(min_length=1)]
     overheads: OverheadsSection = OverheadsSection()

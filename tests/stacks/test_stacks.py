@@ -136,7 +136,7 @@ CASES = (
     ("llama-3-8b", "TP2/ZeRO3", "h100-sxm", 16, "fp8", {"fsdp": True, "fused_norm": False, "fused_optimizer": False,
                                                          "transformer_engine": False, "fused_cross_entropy": False}),
     ("llama-3-8b", "TP8/noSP/ZeRO0", "h100-sxm", 16, "bf16", {}),
-    ("qwen3-0.6b", "TP1", "h100-sxm", 256, "bf16", {}),
+    ("qwen3-0.6b", "TP1", "h100-sxm", 256, "bf16", {"grad_dtype": "bf16"}),
     ("gpt3-175b", "TP8/PP8/noSP/MBS1", "a100-80g-sxm", 64, "bf16", {"attention_kernel": "flash2", "dropout": True,
                                                                "transformer_engine": False}),
     ("deepseek-v3", "TP2/PP4/EP16/hierarchical-dedup", "h100-sxm", 128, "bf16", {"overlap_grad_reduce": False}),
