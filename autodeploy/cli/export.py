@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autodeploy.cli import options as opt
 from autodeploy.cli.case import CaseOptions
+
+if TYPE_CHECKING:
+    from autodeploy.launch import Launch
 
 To = Annotated[str, typer.Option("--to", help="megatron, mindspeed, megatron-bridge, torchtitan or deepspeed.")]
 Hardware = Annotated[str | None, typer.Option("--hardware", help="Profile name or YAML file. [by --to]")]
@@ -18,13 +21,13 @@ Output = Annotated[Path | None, typer.Option("--output", help="File for the sett
 
 def export(
     model: opt.Model,
-    strategy: opt.StrategyText,
     to: To,
+    strategy: opt.StrategyText = None,
     hardware: Hardware = None,
     devices: Devices = None,
-    seq_length: opt.SeqLength = 4096,
-    global_batch: opt.GlobalBatch = 1024,
-    precision: opt.Precision = "bf16",
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
+    precision: opt.Precision = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
     output: Output = None,
@@ -43,28 +46,28 @@ def export(
         precision=precision, backend=target.backend, imbalance=None, memory_cap=None, tokens=None, price=None,
         stack=stack, set=set,
     )  # fmt: skip
-    emit(_text(options, strategy, devices, to).rstrip("\n"), output)
+    emit(_text(options, {"strategy": strategy, "devices": devices}, to).rstrip("\n"), output)
 
 
-def _text(options: CaseOptions, strategy: str, devices: str | None, to: str) -> str:
+def _text(options: CaseOptions, given: dict[str, Any], to: str) -> str:
     from autodeploy.cli.case import load_case
+    from autodeploy.cli.launch_file import strategy_text
     from autodeploy.export import export_text, job_of
 
     loaded = load_case(options)
-    job = job_of(
-        strategy, loaded.case, devices=_devices(devices, strategy), backend=loaded.backend, program=loaded.program
-    )
+    strategy = strategy_text(given, loaded.launch, [])
+    devices = _devices(given, loaded.launch, strategy)
+    job = job_of(strategy, loaded.case, devices=devices, backend=loaded.backend, program=loaded.program)
     return export_text(job, to)
 
 
-def _devices(text: str | None, strategy: str) -> int:
+def _devices(given: dict[str, Any], launch: Launch | None, strategy: str) -> int:
+    """As typed, or the launch file's, or those that DP makes."""
     from autodeploy.cli.estimate import one_count
-    from autodeploy.errors import InputError
+    from autodeploy.cli.launch_file import devices_text
     from autodeploy.strategy.notation import parse_strategy
 
-    if text is not None:
-        return one_count(text, "export")
     s = parse_strategy(strategy)
-    if not s.dp:
-        raise InputError("--devices", None, "the number of cards", f"give it, or DP in {strategy}")
-    return s.tp * s.cp * s.pp * s.dp
+    if given["devices"] is None and s.dp:
+        return s.tp * s.cp * s.pp * s.dp
+    return one_count(devices_text(given, launch), "export")

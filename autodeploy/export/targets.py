@@ -20,6 +20,7 @@ class Target:
     suffix: str
     backend: str
     hardware: str  # unless one is named
+    lenient_model: bool = False  # the settings name a model of the program's own instead of building one
 
 
 TARGETS = {

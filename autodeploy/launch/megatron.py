@@ -5,6 +5,7 @@ Names and defaults: Megatron-LM megatron/training/arguments.py, MindSpeed mindsp
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,10 +21,11 @@ from cost_models.schedules import SCHEDULE_TABLE
 MINDSPEED_MARKS = (
     "use-fused-rmsnorm", "use-fused-swiglu", "use-fused-rotary-pos-emb", "moe-fb-overlap", "schedules-method",
     "moe-tp-extend-ep", "noop-layers", "num-layer-list", "swap-attention", "swap-optimizer", "use-ascend-mc2",
-    "use-ascend-coc", "context-parallel-algo", "use-mcore-models", "moe-permutation-async-comm", "reuse-fp32-param",
+    "use-ascend-coc", "context-parallel-algo", "moe-permutation-async-comm", "reuse-fp32-param",
     "first-k-dense-replace", "enable-recompute-layers-per-pp-rank", "moe-alltoall-overlap-comm", "mla-mm-split",
     "npu-deterministic", "mla-fa-without-pad",
 )  # fmt: skip
+USUAL_VOCAB = 131072
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 FP8_RECIPES = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8_block", "mxfp8": "mxfp8"}
 MODULES = ("core_attn", "moe_act", "mla_up_proj", "layernorm", "mlp", "moe")
@@ -59,32 +61,28 @@ def dialect_of(args: Args) -> str:
     return "mindspeed" if any(name in args for name in MINDSPEED_MARKS) else "megatron"
 
 
-def launch_of(args: Args, source: str, *, backend: str = "", devices: int | None = None, vocab: int = 0) -> Launch:
-    """The run that the arguments start. ``vocab``: where they leave it to the tokenizer."""
-    reading = Reading(args=args, dialect="mindspeed" if backend == "mindspeed" else dialect_of(args))
-    backend = backend or reading.dialect
+def launch_of(args: Args, source: str, *, mindspeed: bool = False, vocab: int = 0) -> Launch:
+    """The run that the arguments start. ``mindspeed``: the file says so elsewhere; ``vocab``: where the arguments leave
+    it to the tokenizer."""
+    reading = Reading(args=args, dialect="mindspeed" if mindspeed else dialect_of(args))
+    backend = reading.dialect
     model = _model(reading, source, vocab)
     moe = any(half.is_moe for kind in model.kinds for half in kind.feed_forwards)
     strategy = _strategy(reading, model, moe, backend)
-    found_devices = devices or _devices(reading)
+    devices = _devices(reading)
     return Launch(
         source=source,
         backend=backend,
         model=model,
-        strategy=_with_dp(strategy, found_devices),
-        devices=found_devices,
+        strategy=strategy,
+        devices=devices,
         seq_length=_stated(reading, "seq-length", "encoder-seq-length"),
-        global_batch=_global_batch(reading, strategy, found_devices),
+        global_batch=_global_batch(reading, strategy, devices),
         precision=_precision(reading),
         stated=read_program(args, reading.dialect, moe=moe),
         defaults=tuple(reading.defaults),
         ignored=tuple(reading.ignored),
     )
-
-
-def _with_dp(strategy: Strategy, devices: int | None) -> Strategy:
-    """DP follows from the cards: it stays open."""
-    return strategy
 
 
 def _stated(reading: Reading, *names: str) -> int | None:
@@ -102,16 +100,13 @@ def _model(reading: Reading, source: str, vocab: int) -> ModelSpec:
 
     words = dict(reading.args)
     _sentinels(words)
+    if vocab:
+        words.pop("padded-vocab-size", None)
+        words["vocab-size"] = (str(vocab),)
+    text = "\n".join(" ".join([f"--{name}", *map(shlex.quote, values)]) for name, values in words.items())
     if "vocab-size" not in words and "padded-vocab-size" not in words:
-        words["vocab-size"] = (str(vocab or _known_vocab(reading)),)
-    text = "\n".join(" ".join([f"--{name}", *_quoted(values)]) for name, values in words.items())
+        text = f"{text}\n--vocab-size {_known_vocab(reading, text)}"
     return parse_arguments(text, source)
-
-
-def _quoted(values: tuple[str, ...]) -> list[str]:
-    import shlex
-
-    return [shlex.quote(one) for one in values]
 
 
 def _sentinels(words: dict[str, tuple[str, ...]]) -> None:
@@ -123,25 +118,28 @@ def _sentinels(words: dict[str, tuple[str, ...]]) -> None:
             del words[name]
 
 
-def _known_vocab(reading: Reading) -> int:
-    """The vocabulary of a shipped model of the same shape, where the arguments leave it to the tokenizer."""
+def _known_vocab(reading: Reading, text: str) -> int:
+    """The vocabulary that the arguments leave to the tokenizer: the tokenizer's own where its folder is here, else that
+    of a shipped model with the same layers, else a usual one. What was taken is told."""
+    from autodeploy.launch.tokenizer import tokenizer_vocab
     from autodeploy.models.load import load_model
+    from autodeploy.models.megatron import parse_arguments
     from autodeploy.models.zoo import zoo_names
 
-    hidden, layers = reading.count("hidden-size", 0), reading.count("num-layers", 0)
-    heads = reading.count("num-attention-heads", 0)
-    idle = value(reading.args, "noop-layers")
-    layers -= len(idle.split(",")) if idle else 0
+    own = tokenizer_vocab(reading.args)
+    if own:
+        reading.defaults.append(f"vocabulary {own}: the tokenizer's")
+        return own
+    shape = parse_arguments(f"{text}\n--vocab-size 1", "shape")
     for name in zoo_names():
         model = load_model(name)
-        attention = next((half for kind in model.kinds for half in kind.attentions), None)
-        if attention is None or (model.hidden, attention.query_heads) != (hidden, heads):
-            continue
-        if model.num_layers == layers:
-            reading.defaults.append(f"vocabulary {model.vocab}: that of {name}, a model of the same shape")
+        if model.hidden == shape.hidden and model.layers == shape.layers:
+            reading.defaults.append(
+                f"vocabulary {model.vocab}: that of {name}, which has the same layers; --vocab-size wins"
+            )
             return model.vocab
-    allowed = "given, or that of a shipped model of the same shape: the tokenizer is not read"
-    raise InputError("--vocab-size", None, allowed, "add --vocab-size to the command")
+    reading.defaults.append(f"vocabulary {USUAL_VOCAB}: it is the tokenizer's, which is not here; give --vocab-size")
+    return USUAL_VOCAB
 
 
 # ---------------------------------------------------------------------------------------------------- workload
@@ -304,7 +302,11 @@ def _layout(reading: Reading, plain: Strategy, model: ModelSpec, backend: str) -
         return ""
     text = _layout_text(reading, plain, model)
     placing = Placing(SCHEDULE_TABLE[plain.schedule].v_shaped, bool(plain.ep_overlap))
-    given = parse_layout(text, model, plain.pp, plain.vpp)
+    try:
+        given = parse_layout(text, model, plain.pp, plain.vpp)
+    except InputError as error:
+        reading.defaults.append(f"the default layout: {text} is not {error.allowed}")
+        return ""
     try:
         default = default_layout(model, plain.pp, plain.vpp, backend, placing)
     except InputError:

@@ -123,20 +123,24 @@ def _assign(statement: str, variables: dict[str, str]) -> bool:
 
 
 def _first_word(value: str) -> str | None:
-    """The value of ``A=value``; None where a command follows (``A=1 python ...``)."""
-    if not value:
-        return ""
-    if value[0] in "\"'":
-        end = value.find(value[0], 1)
-        while end > 0 and value[end - 1] == "\\":
-            end = value.find(value[0], end + 1)
-        return value[1:end] if end > 0 else value[1:]
-    if value.startswith(("$(", "`")) and not value.startswith("$(("):
+    """The value of ``A=value``, quotes dropped; None where a command follows (``A=1 python ...``)."""
+    if value.startswith(("$(", "`")):
         return value
-    head, _, rest = value.partition(" ")
-    if value.startswith("$(("):
-        return value
-    return head if not rest.strip() or _ASSIGN.match(rest.strip()) else None
+    word, quote = [], ""
+    for i, char in enumerate(value):
+        if quote:
+            if char == quote:
+                quote = ""
+            else:
+                word.append(char)
+        elif char in "\"'":
+            quote = char
+        elif char.isspace():
+            rest = value[i:].strip()
+            return "".join(word) if not rest or _ASSIGN.match(rest) else None
+        else:
+            word.append(char)
+    return "".join(word)
 
 
 def statements(text: str) -> list[str]:
@@ -272,9 +276,7 @@ def split_words(text: str) -> list[str]:
         words = shlex.split(flat, posix=True)
     except ValueError:
         words = [word.strip("\"'") for word in flat.split()]
-    return [
-        part for word in words for part in (_again(word) if " --" in f" {word}" and " " in word.strip() else [word])
-    ]
+    return [part for word in words for part in (_again(word) if " --" in f" {word}" else [word])]
 
 
 def _again(word: str) -> list[str]:
