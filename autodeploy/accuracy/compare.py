@@ -111,7 +111,7 @@ def _as_typed(
     typed, reasons = Typist(run_set).type_all((case, predictions[case.run.id].point) for case in cases)
     if evaluate is not None:
         return price_typed(typed, evaluate, None), reasons
-    from autodeploy.twin import simulated_step_s
+    from autodeploy.replay import simulated_step_s
     from cost_models.step import evaluate as cost_models_evaluate
 
     return price_typed(typed, cost_models_evaluate, simulated_step_s), reasons

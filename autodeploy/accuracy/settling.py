@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from autodeploy.stacks import Program, Settled, settle
+from autodeploy.stacks import Program, settle
+from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec
 
 
@@ -13,7 +14,7 @@ class Settler:
     """``settle`` with a memory. Objects are told apart by identity, so the ones handed in must stay alive."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple, Settled] = {}
+        self._found: dict[tuple, Case] = {}
         self._changed: dict[tuple, Any] = {}
         self._kept: list[Any] = []
 
@@ -24,7 +25,7 @@ class Settler:
         hardware: HardwareProfile,
         sizes: tuple[int, int, str],
         imbalance: float | None = None,
-    ) -> Settled:
+    ) -> Case:
         """``sizes``: sequence length, global batch, precision."""
         key = (program.stack.name, tuple(sorted(program.chosen.items())), id(model), id(hardware), sizes, imbalance)
         if key not in self._found:

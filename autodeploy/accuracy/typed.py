@@ -23,12 +23,14 @@ from autodeploy.accuracy.stack import chosen_imbalance, kernel_of, precision_of,
 from autodeploy.hardware.network import network_text
 from autodeploy.models.run_models import name_of
 from autodeploy.models.zoo import zoo_model, zoo_names
-from autodeploy.stacks import Program, Settled, load_stack
+from autodeploy.report.likeness import Likeness, likeness
+from autodeploy.stacks import Program, load_stack
 from autodeploy.stacks.apply import context_of
 from autodeploy.strategy.convert import batch_to_strategy, strategy_to_batch
 from autodeploy.strategy.layout_text import StageText, print_layout_text
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import check
+from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 from cost_models.strategies import Layout, StrategyBatch, recompute_mask
@@ -43,8 +45,16 @@ class TypedRun:
     run: Run
     command: str
     backend: str
-    settled: Settled
+    stack: str
+    settled: Case
     batch: StrategyBatch
+
+    @property
+    def like(self) -> Likeness:
+        """What the run has in common with others, for the band that the command prints."""
+        case = self.settled
+        pp, devices = int(self.batch.pp[0]), int(self.batch.devices[0])
+        return likeness(case.model, case.hardware, case.workload.precision, self.stack, pp, devices)
 
 
 class Typist:
@@ -90,15 +100,22 @@ class Typist:
             words = self._words(run, model, text, sizes, backend, program)
             if imbalance is not None:
                 words += ["--imbalance", f"{imbalance:g}"]
-            return TypedRun(run=run, command=shlex.join(words), backend=backend, settled=settled, batch=batch)
+            return TypedRun(
+                run=run,
+                command=shlex.join(words),
+                backend=backend,
+                stack=stack.name,
+                settled=settled,
+                batch=batch,
+            )
         raise error  # type: ignore[misc]
 
-    def _strategy(self, settled: Settled, point: Point, backend: str) -> tuple[str, StrategyBatch]:
+    def _strategy(self, settled: Case, point: Point, backend: str) -> tuple[str, StrategyBatch]:
         """The notation and the strategy that reading it gives; InputError where the back end's rules refuse it."""
         key = (point, id(settled.model), id(settled.hardware), settled.workload, backend)
         if key not in self._batches:
             devices = point.tp * point.pp * point.cp * point.dp
-            text, batch = _written(point, settled.model, devices, backend)
+            text, batch = _written(point, settled, devices, backend)
             broken = int(check(settled.model, settled.hardware, settled.workload, batch, backend)[0])
             if broken:
                 from autodeploy.strategy.rules import require_valid
@@ -147,17 +164,25 @@ def _said(point: Point, model: ModelSpec) -> Point:
     return replace(point, ep_overlap=False) if point.pp > 1 and point.vpp == 1 else point
 
 
-def _written(point: Point, model: ModelSpec, devices: int, backend: str) -> tuple[str, StrategyBatch]:
-    """The notation, with Megatron's layout text only where the back end's default splits the layers otherwise."""
+def _written(point: Point, case: Case, devices: int, backend: str) -> tuple[str, StrategyBatch]:
+    """The notation, with what the back end's defaults say otherwise: the ZeRO stage, and the layout in Megatron's words."""
     plain = batch_to_strategy(batch_of([replace(point, layout=replace(point.layout, key=""))]))
+    text = str(plain)
+    if parse_strategy(text, backend).zero_stage != plain.zero_stage:
+        text += f"/ZeRO{plain.zero_stage}"
     try:
-        batch = strategy_to_batch(plain, model, devices, backend)
+        batch = _read(text, case, devices, backend)
     except ConfigError:  # layers that the default cannot split
         batch = None
     if batch is None or not np.array_equal(batch.layouts[0].counts, point.layout.counts):
-        plain = replace(plain, layout=_layout_text(point.layout))
-        batch = strategy_to_batch(parse_strategy(str(plain)), model, devices, backend)
-    return str(plain), batch
+        text += f"/layout({_layout_text(point.layout)})"
+        batch = _read(text, case, devices, backend)
+    return text, batch
+
+
+def _read(text: str, case: Case, devices: int, backend: str) -> StrategyBatch:
+    """What ``estimate`` makes of the notation."""
+    return strategy_to_batch(parse_strategy(text, backend), case.model, devices, backend, case.workload.global_batch)
 
 
 def _layout_text(layout: Layout) -> str:
@@ -174,6 +199,7 @@ class TypedPrice:
     """What the command prints."""
 
     command: str
+    like: Likeness
     step_s: float
     allocated_bytes: float
     reserved_bytes: float
@@ -186,11 +212,12 @@ def price_typed(typed: Iterable[TypedRun], evaluate: Any, replay: Any) -> Mappin
     for group in _grouped(typed):
         first = group[0].settled
         batch = StrategyBatch.concatenate([each.batch for each in group])
-        cost = evaluate(first.model, first.hardware, first.workload, batch)
+        cost = evaluate(first, batch)
         seconds = _replayed(first, batch, np.asarray(cost.step_s, dtype=np.float64), replay)
         for i, each in enumerate(group):
             prices[each.run.id] = TypedPrice(
                 command=each.command,
+                like=each.like,
                 step_s=float(seconds[i]),
                 allocated_bytes=float(cost.peak_allocated_bytes[i]),
                 reserved_bytes=float(cost.peak_reserved_bytes[i]),
@@ -199,13 +226,13 @@ def price_typed(typed: Iterable[TypedRun], evaluate: Any, replay: Any) -> Mappin
     return prices
 
 
-def _replayed(settled: Settled, batch: StrategyBatch, screened_s: Any, replay: Any) -> Any:
+def _replayed(settled: Case, batch: StrategyBatch, screened_s: Any, replay: Any) -> Any:
     """Seconds as ``estimate`` prints them, [N]: of the replay, where the step has a pipeline (else both are the same) and
     the simulator has its schedule."""
     piped = np.flatnonzero(batch.pp > 1)
     if replay is None or not len(piped):
         return screened_s
-    found = replay(settled.model, settled.hardware, settled.workload, batch.take(piped))
+    found = replay(settled, batch.take(piped))
     seconds = screened_s.copy()
     if found is not None:
         seconds[piped] = np.where(np.isnan(found), screened_s[piped], found)

@@ -72,21 +72,42 @@ def search_table(document: Mapping[str, Any]) -> str:
     if not document["ranked"]:
         return nothing_fits(document)
     several = "devices_range" in document
-    header = ["#", "strategy", "differs from defaults", "step s", "tok/s/card", "MFU", "bubble", "GiB", "binds"]
+    machines = "machines" in document
+    job = "days_with_failures" in document["ranked"][0]
+    header = [
+        "#",
+        "strategy",
+        "differs from defaults",
+        "step s",
+        "tok/s/card",
+        "MFU",
+        "bubble",
+        "GiB",
+        *["days"] * job,
+        "binds",
+    ]
     rows = []
     for entry in document["ranked"]:
-        label = f"{entry['devices']} x " * several + str(entry["label"]) + "*" * (not entry["launchable"])
+        where = f"{entry['devices']} x " * several + f"{entry.get('hardware')} " * machines
+        if "phase" in entry:
+            where += f"seq {entry['seq_length']} batch {entry['global_batch']} "
+        label = where + str(entry["label"]) + "*" * (not entry["launchable"])
         rows.append(
             [
                 str(entry["rank"]), label, differs(entry), seconds(entry["step_time_s"]),
                 f"{entry['tokens_per_s_per_device']:.1f}" if entry["tokens_per_s_per_device"] < 1000
                 else f"{entry['tokens_per_s_per_device']:.0f}",
                 f"{100 * entry['mfu']:.1f}%", f"{100 * entry['bubble_frac']:.1f}%", f"{entry['peak_memory_gib']:.1f}",
+                *([f"{entry['days_with_failures']:.1f}"] if job else []),
                 shortened(str(entry["binds"])),
             ]
         )  # fmt: skip
-    parts = [heading(document), "", columns(header, rows, {1, 2, 8}, flexible=2)]
+    parts = [heading(document), "", columns(header, rows, {1, 2, len(header) - 1}, flexible=2)]
     notes = _notes(document)
+    if document.get("plan"):
+        from autodeploy.report.plan_table import plan_text
+
+        notes.append(plan_text(document["plan"]))
     return "\n".join([*parts, "", *notes] if notes else parts)
 
 
@@ -97,10 +118,16 @@ def heading(document: Mapping[str, Any]) -> str:
     line = (
         f"{model['name']} ({model['parameters'] / 1e9:.1f}B, {model['active_parameters'] / 1e9:.1f}B active) on "
         f"{cards} x {document['hardware']}, {document['backend']}, {document['precision']}, "
-        f"sequence {document['seq_length']}, batch {document['global_batch']}, "
+        f"{_lengths(document)}, "
         f"{document['memory_cap_gib']:.2f} GiB usable a card"
     )
     return wrap(line)
+
+
+def _lengths(document: Mapping[str, Any]) -> str:
+    if "phases" in document:
+        return f"{len(document['phases'])} phases"
+    return f"sequence {document['seq_length']}, batch {document['global_batch']}"
 
 
 def _notes(document: Mapping[str, Any]) -> list[str]:
@@ -114,7 +141,7 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
     if any(not entry["launchable"] for entry in document["ranked"]):
         reasons = dict.fromkeys(str(e["not_launchable_because"]) for e in document["ranked"] if not e["launchable"])
         notes += [wrap(f"* no release launches it: {reason}") for reason in reasons]
-    if "days" in first:
+    if "days" in first and "phases" not in document:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
         cost = f"{first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}"
         notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}."))
