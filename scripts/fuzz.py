@@ -39,8 +39,10 @@ LONGEST_S = 10
 LARGEST_BYTES = 2 * 2**30
 ALLOWED = (0, 1, 2, 3)
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**31, 2**62, 2**63, 10**25, -(2**63), 0.5, -0.0, 1e308, -1e308, 1e-308, float("inf"), float("nan"),
-    "", " ", "3e3", "77.5", "nan", "inf", "auto", "true", "null", "a" * 300, "\u0000", "\ufeff", "é", "1" * 5000, "../..", "/dev/zero",
+    None, True, False, 0, -1, 1, 2**31, 2**62, 2**63, 10**25, -(2**63), 0.5, -0.0, 1e308, -1e308, 1e-308,
+    float("inf"), float("nan"),
+    "", " ", "3e3", "77.5", "nan", "inf", "auto", "true", "null", "a" * 300, "\u0000", "\ufeff", "é", "1" * 5000,
+    "../..", "/dev/zero",
     [], {}, [[]], [None], {"value": None}, {"a": {"a": {"a": 1}}}, [0] * 1000,
 )  # fmt: skip
 NON_FINITE = re.compile(r"(?<![\w\"])(NaN|-?Infinity)(?![\w\"])")
@@ -135,14 +137,16 @@ class Inputs:
         self.configs += [json.loads(p.read_text()) for p in sorted(Path("../shared/hf_configs").glob("**/*.json"))]
         zoo = Path(sys.modules["autodeploy.cli.app"].__file__ or "").parents[1] / "models" / "zoo"
         self.zoo = [yaml.safe_load(path.read_text()) for path in sorted(zoo.glob("*.yaml"))[:20]]
+        self.stacks = [yaml.safe_load(path.read_text()) for path in sorted((zoo.parents[1] / "stacks").glob("*.yaml"))]
         self.profiles = [path.read_text() for path in sorted(profiles_folder().glob("*.yaml"))]
         self.runs = (shipped_runs() / "simumax_b200.csv").read_text().splitlines()
         self.shapes = (shipped_runs() / "models.yaml").read_text()
 
     @staticmethod
     def _config() -> dict[str, Any]:
-        return {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100,
-                "intermediate_size": 128, "layer_types": ["full_attention"] * 4, "num_experts": 4, "num_experts_per_tok": 2}  # fmt: skip
+        shape = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 128}
+        experts = {"num_experts": 4, "num_experts_per_tok": 2, "layer_types": ["full_attention"] * 4}
+        return {"model_type": "llama", "vocab_size": 100} | shape | experts
 
     def write(self, name: str, data: bytes | str) -> str:
         path = self.folder / name
@@ -228,7 +232,7 @@ class Inputs:
         choice = rng.randrange(4)
         if choice == 0:
             buffer = io.BytesIO()
-            np.savez(buffer, loads=values * rng.choice([1.0, 0.0, -1.0, 1e307, float("nan")]))
+            np.savez(buffer, loads=values * rng.choice([1.0, 0.0, -1.0, 1e305, float("nan")]))
             data = buffer.getvalue()
             data = mutated_bytes(data, rng) if rng.random() < 0.7 else data
             path = self.write("loads.npz", data)
@@ -270,9 +274,10 @@ class Inputs:
         return Case("layer costs", ["balance", "layers", "--costs", self.write("costs.json", data), "--pp", "2"])
 
     def stack(self, rng: random.Random) -> Case:
-        data = yaml.safe_dump(
-            mutated({"name": "own", "extends": "megatron-core-0.12", "fields": {"compiled": True}}, rng)
-        )
+        document = rng.choice(self.stacks)
+        data: bytes | str = yaml.safe_dump(mutated(document, rng))
+        if rng.random() < 0.3:
+            data = mutated_bytes(yaml.safe_dump(document).encode(), rng)
         return Case("stack", ["stacks", self.write("stack.yaml", data), "--format", "json"])
 
     def flags(self, rng: random.Random) -> Case:

@@ -24,8 +24,12 @@ def load_arrays(path: Path, allowed: str) -> dict[str, np.ndarray[Any, Any]]:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {"": loaded}
-        with loaded as arrays:
-            return {name: np.asarray(arrays[name]) for name in arrays.files}
+        with loaded as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise InputError(str(path), f"{name} holds {array.dtype}, no numbers", allowed)
+    return arrays
 
 
 def _check_size(path: Path, allowed: str) -> None:
