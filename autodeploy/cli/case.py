@@ -137,9 +137,8 @@ def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware
 
 
 def case_of(loaded: LoadedCase) -> Case:
-    """The case as reports show it, with the error to expect."""
+    """The case as reports show it."""
     from autodeploy.report.entry import Case
-    from autodeploy.report.error_band import step_time_error_frac
 
     return Case(
         model=loaded.model,
@@ -149,7 +148,6 @@ def case_of(loaded: LoadedCase) -> Case:
         stack=loaded.stack,
         tokens=loaded.tokens,
         price_per_device_hour=loaded.price,
-        step_time_error_frac=step_time_error_frac(loaded.model, loaded.hardware, loaded.workload.precision),
     )
 
 

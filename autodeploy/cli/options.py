@@ -54,6 +54,10 @@ Price = Annotated[
 Machines = Annotated[
     str, typer.Option("--hardware", help="Profile names or YAML files; several, with commas, are compared.")
 ]
+Phase = Annotated[
+    list[str] | None,
+    typer.Option("--phase", help="Of a job in phases, in order: seq=4096,batch=1024,tokens=10T; repeat it."),
+]
 Within = Annotated[str | None, typer.Option("--within", help="Deadline of the job, such as 60d; needs --tokens.")]
 MaxCost = Annotated[str | None, typer.Option("--max-cost", help="Money for the job, such as 20M; needs --tokens.")]
 PlanPicture = Annotated[Path | None, typer.Option("--picture", help="SVG file: days against cost; needs --tokens.")]
