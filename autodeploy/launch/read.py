@@ -108,7 +108,7 @@ def script_arguments(text: str, folder: Path | None) -> Args:
     """Arguments of the program that the script starts."""
     script = read_script(text, folder)
     found = arguments_of(command_words(script))
-    if "num-layers" not in found:  # arguments that no single command of the file holds
+    if "num-layers" not in found or "hidden-size" not in found:  # arguments that no single command of the file holds
         words = [word for part in (*script.variables.values(), *script.commands) for word in split_words(part)]
         found = arguments_of([word for word in words if word not in ("|", "&", "&&", "||")])
     if "num-layers" not in found and "encoder-num-layers" not in found:
