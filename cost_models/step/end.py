@@ -9,8 +9,7 @@ import numpy as np
 from cost_models.case import Case
 from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.inputs import SoftwareStack
-from cost_models.step.fully_sharded import shards_each_use
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedGroup, shards_each_use
 from cost_models.step.memory import parameters_by_rank
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64, SCHEDULE_CODE, Bool, StrategyBatch
@@ -34,8 +33,8 @@ def rank_load(costs: StageCosts, group: PricedGroup) -> RankLoad:
     return RankLoad(
         dense_parameters=dense,
         expert_parameters=expert,
-        forward_s=group.by_rank(costs.forward_s),
-        backward_s=group.by_rank(costs.backward_s),
+        forward_s=group.work_by_rank(costs.forward_s),
+        backward_s=group.work_by_rank(costs.backward_s),
     )
 
 
