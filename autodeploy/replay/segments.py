@@ -90,12 +90,14 @@ def _add_rest(seconds: F64, exact: F64, costs: StageCosts) -> None:
 
 
 def _slowed(seconds: F64, group: ReplayGroup, slowdown_frac: float) -> F64:
-    """Computing slows while expert communication runs beside it: by the closed form's share, that of the steady phase."""
+    """Computing and expert communication slow each other while both run: by the closed form's share, that of the steady
+    phase."""
     chunks = group.micro_batches * group.layout.vpp
     steady = max(0.0, (chunks - (group.layout.pp - 1)) / chunks)
-    ep = LayerSegments(seconds=seconds).ep_s
-    computing = seconds[..., list(COMPUTE_WITH_EP)].sum(axis=(2, 3))
-    beside = np.divide(np.minimum(ep, computing), computing, out=np.zeros_like(ep), where=computing > 0)
-    slowed = seconds.copy()
-    slowed[..., list(COMPUTE_WITH_EP)] *= (1.0 + slowdown_frac * steady * beside)[:, :, None, None]
+    communication, slowed = list(np.flatnonzero(IS_EP)), seconds.copy()
+    ep, computing = (seconds[..., lanes].sum(axis=(2, 3)) for lanes in (communication, list(COMPUTE_WITH_EP)))
+    both = np.minimum(ep, computing)
+    for lanes, whole in ((communication, ep), (list(COMPUTE_WITH_EP), computing)):
+        beside = np.divide(both, whole, out=np.zeros_like(whole), where=whole > 0)
+        slowed[..., lanes] *= (1.0 + slowdown_frac * steady * beside)[:, :, None, None]
     return slowed
