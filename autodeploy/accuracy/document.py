@@ -10,8 +10,8 @@ from autodeploy.accuracy.targets import TargetStatus, target_status
 SCHEMA = "autodeploy.accuracy/1"
 
 
-def report_document(report: Report) -> dict[str, Any]:
-    """Keys change only by addition."""
+def report_document(report: Report, failed: list[str] | None = None, baseline: str | None = None) -> dict[str, Any]:
+    """Keys change only by addition. ``failed``: what the gate over ``baseline`` (a file's name) says."""
     return {
         "schema": SCHEMA,
         "runs": [run_row(result) for result in report.results],
@@ -19,6 +19,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "families": family_figures(report),
         "targets": [target_row(status) for status in target_status(report)],
         "total": total_figures(report),
+        "gate": {"passed": not failed, "failed": failed or [], "baseline": baseline},
     }
 
 
@@ -40,6 +41,14 @@ def run_row(result: RunResult) -> dict[str, Any]:
         "oom_predicted": result.oom_predicted,
         "fitted_on": result.fitted_on,
         "skipped": result.skipped,
+        "command": result.typed.command if result.typed else None,
+        "as_typed_step_time_s": result.typed.step_s if result.typed else None,
+        "as_typed_time_error_frac": result.as_typed_time_error_frac,
+        "as_typed_memory_gib": result.as_typed_memory_gib,
+        "as_typed_memory_error_frac": result.as_typed_memory_error_frac,
+        "as_typed_oom": None if result.typed is None else not result.typed.fits,
+        "as_typed_skipped": result.untyped,
+        "time_s": result.time_s,
         "measured_tflops_per_device": result.measured_tflops_per_device,
         "predicted_tflops_per_device": result.predicted_tflops_per_device,
         "missing": run.missing,

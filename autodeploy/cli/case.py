@@ -35,7 +35,7 @@ class CaseOptions:
     imbalance: float | None
     memory_cap: float | None
     tokens: str | None
-    price: float | None
+    price: str | None  # money per card-hour
     stack: str | None = None
     set: list[str] | None = None
 
@@ -59,19 +59,17 @@ def load_case(options: CaseOptions) -> LoadedCase:
     """Reads the files and checks every value. InputError names what is wrong."""
     from autodeploy.hardware import load_hardware
     from autodeploy.models import load_model
+    from autodeploy.plan.limits import prices
     from autodeploy.stacks import settle
 
     _positive("--seq-length", options.seq_length, "a whole number of tokens > 0")
     _positive("--global-batch", options.global_batch, "a whole number of sequences > 0")
     if options.precision not in PRECISIONS:
         raise InputError("--precision", options.precision, f"one of {', '.join(PRECISIONS)}")
-    tokens = None if options.tokens is None else _token_count(options.tokens)
-    if options.price is not None:
-        _positive("--price-per-device-hour", options.price, "a number > 0")
-        if tokens is None:
-            raise InputError(
-                "--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T"
-            )
+    tokens = None if options.tokens is None else token_count(options.tokens)
+    price = None if options.price is None else prices(options.price, (options.hardware,)).get(options.hardware)
+    if options.price is not None and tokens is None:
+        raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
     model = load_model(options.model)
     for note in model.notes:
         say(f"{model.name}: {note}")
@@ -79,7 +77,6 @@ def load_case(options: CaseOptions) -> LoadedCase:
     backend = options.backend or hardware.backend
     if backend not in BACKENDS:
         raise InputError("--backend", backend, f"one of {', '.join(BACKENDS)}")
-    price = options.price
     if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
         price = hardware.price_per_card_hour_usd
     program = program_of(options.stack, options.set, backend, hardware)
@@ -147,7 +144,8 @@ def _imbalance(asked: float | None) -> float | None:
     return asked
 
 
-def _token_count(text: str) -> float:
+def token_count(text: str) -> float:
+    """``--tokens``: 15e12 or 15T."""
     found = re.fullmatch(r"([0-9.]+(?:[eE][+-]?\d+)?)\s*([KMBTkmbt]?)", text.strip())
     try:
         count = float(found.group(1)) * TOKEN_UNITS[found.group(2).upper()] if found else math.nan

@@ -33,7 +33,23 @@ MemoryCap = Annotated[float | None, typer.Option("--memory-cap", help="GiB a car
 Tokens = Annotated[
     str | None, typer.Option("--tokens", help="Token budget, such as 15e12 or 15T: adds days and card-hours.")
 ]
-Price = Annotated[float | None, typer.Option("--price-per-device-hour", help="Money per card-hour; needs --tokens.")]
+Price = Annotated[
+    str | None,
+    typer.Option("--price-per-device-hour", help="Money per card-hour, or MACHINE=MONEY,...; needs --tokens."),
+]
+Machines = Annotated[
+    str, typer.Option("--hardware", help="Profile names or YAML files; several, with commas, are compared.")
+]
+Within = Annotated[str | None, typer.Option("--within", help="Deadline of the job, such as 60d; needs --tokens.")]
+MaxCost = Annotated[str | None, typer.Option("--max-cost", help="Money for the job, such as 20M; needs --tokens.")]
+PlanPicture = Annotated[Path | None, typer.Option("--picture", help="SVG file: days against cost; needs --tokens.")]
+Mtbf = Annotated[
+    float | None, typer.Option("--mtbf-hours", help="Hours between failures of one card. [50,676: Llama 3's fleet]")
+]
+CheckpointRate = Annotated[
+    float, typer.Option("--checkpoint-gb-per-s", help="GB/s that the storage takes in from the whole job.")
+]
+Restart = Annotated[float, typer.Option("--restart-s", help="Seconds from a failure until training goes on.")]
 
 AxisTp = Annotated[str | None, typer.Option("--tp", help="Tensor parallel sizes.")]
 AxisPp = Annotated[str | None, typer.Option("--pp", help="Pipeline parallel sizes.")]

@@ -10,19 +10,16 @@ import typer
 from autodeploy.cli import options as opt
 
 if TYPE_CHECKING:
+    from autodeploy.cli.case import LoadedCase
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
 INTERRUPTED = 130
-AXES = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
-    "dispatcher", "ep_overlap", "sequence_parallel", "offload", "swap", "layout",
-)  # fmt: skip
 
 
 def search(
     model: opt.Model,
-    hardware: opt.Hardware,
+    hardware: opt.Machines,
     devices: opt.Devices,
     seq_length: opt.SeqLength = 4096,
     global_batch: opt.GlobalBatch = 1024,
@@ -34,6 +31,12 @@ def search(
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
+    within: opt.Within = None,
+    max_cost: opt.MaxCost = None,
+    mtbf_hours: opt.Mtbf = None,
+    checkpoint_gb_per_s: opt.CheckpointRate = 100.0,
+    restart_s: opt.Restart = 600.0,
+    picture: opt.PlanPicture = None,
     tp: opt.AxisTp = None,
     pp: opt.AxisPp = None,
     vpp: opt.AxisVpp = None,
@@ -75,12 +78,14 @@ def search(
     found until then is ranked).
     """
     given = dict(locals())
+    from autodeploy.cli.job import run_job
     from autodeploy.cli.output import check_format, check_writable, emit, render
 
     check_format(format)
     check_writable("--output", output)
     check_writable("--rejected", rejected)
-    document = _run(given)
+    check_writable("--picture", picture)
+    document = run_job(given, _run)
 
     def table() -> str:
         from autodeploy.report.table import search_table
@@ -99,7 +104,8 @@ def search(
         raise typer.Exit(NOTHING_FEASIBLE)
 
 
-def _run(given: dict[str, Any]) -> dict[str, Any]:
+def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
+    """One machine: its document and its case."""
     from autodeploy.cli.case import CaseOptions, case_of, load_case
     from autodeploy.cli.progress import progress_bar
     from autodeploy.report.documents import search_document
@@ -123,18 +129,18 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         result = _search(given, request, progress)
     if not result.enumerated and not result.misses:
         _refuse(given, result)
-    case = case_of(loaded)
-    return search_document(case, result)
+    return search_document(case_of(loaded), result), loaded
 
 
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:
     """Nothing valid to price: the input contradicts itself. Names the rules that exclude most."""
     from autodeploy.errors import InputError
+    from autodeploy.strategy.axis_table import OPTIONS
     from autodeploy.strategy.rules import RULES
 
     rules = {rule.name: rule for rule in RULES}
     names = [name for name, _ in result.counts.rejected.most_common() if name in rules][:3]
-    options = ("devices", "global_batch", *(name for name in AXES if given[name] is not None))
+    options = ("devices", "global_batch", *(name for name in OPTIONS if given[name] is not None))
     typed = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in options)
     why = "; ".join(f"rule {name}: {rules[name].text}" for name in names)
     raise InputError(
@@ -147,8 +153,9 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
     from autodeploy.strategy.axes import Axes
+    from autodeploy.strategy.axis_table import OPTIONS
 
-    axes = Axes.of({name: given[name] for name in AXES if given[name] is not None})
+    axes = Axes.of({name: given[name] for name in OPTIONS if given[name] is not None})
     if isinstance(axes.zero, tuple) and not set(axes.zero) <= {0, 1, 2, 3}:
         raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")

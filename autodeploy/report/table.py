@@ -72,21 +72,40 @@ def search_table(document: Mapping[str, Any]) -> str:
     if not document["ranked"]:
         return nothing_fits(document)
     several = "devices_range" in document
-    header = ["#", "strategy", "differs from defaults", "step s", "tok/s/card", "MFU", "bubble", "GiB", "binds"]
+    machines = "machines" in document
+    job = "days_with_failures" in document["ranked"][0]
+    header = [
+        "#",
+        "strategy",
+        "differs from defaults",
+        "step s",
+        "tok/s/card",
+        "MFU",
+        "bubble",
+        "GiB",
+        *["days"] * job,
+        "binds",
+    ]
     rows = []
     for entry in document["ranked"]:
-        label = f"{entry['devices']} x " * several + str(entry["label"]) + "*" * (not entry["launchable"])
+        where = f"{entry['devices']} x " * several + f"{entry.get('hardware')} " * machines
+        label = where + str(entry["label"]) + "*" * (not entry["launchable"])
         rows.append(
             [
                 str(entry["rank"]), label, differs(entry), seconds(entry["step_time_s"]),
                 f"{entry['tokens_per_s_per_device']:.1f}" if entry["tokens_per_s_per_device"] < 1000
                 else f"{entry['tokens_per_s_per_device']:.0f}",
                 f"{100 * entry['mfu']:.1f}%", f"{100 * entry['bubble_frac']:.1f}%", f"{entry['peak_memory_gib']:.1f}",
+                *([f"{entry['days_with_failures']:.1f}"] if job else []),
                 shortened(str(entry["binds"])),
             ]
         )  # fmt: skip
-    parts = [heading(document), "", columns(header, rows, {1, 2, 8}, flexible=2)]
+    parts = [heading(document), "", columns(header, rows, {1, 2, len(header) - 1}, flexible=2)]
     notes = _notes(document)
+    if document.get("plan"):
+        from autodeploy.report.plan_table import plan_text
+
+        notes.append(plan_text(document["plan"]))
     return "\n".join([*parts, "", *notes] if notes else parts)
 
 

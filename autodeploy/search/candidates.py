@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.search.request import Evaluate, SearchRequest
-from cost_models.strategies import F64, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
+from autodeploy.strategy.axis_table import COLUMNS, departures
+from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,26 +91,6 @@ def group_key(batch: StrategyBatch) -> tuple[I64, I64]:
     return first, second
 
 
-def departures(batch: StrategyBatch) -> I64:
-    """How many options differ from the defaults: among equals, the plainer strategy goes first."""
-    plain = np.where(batch.vpp > 1, SCHEDULE_CODE["interleaved"], SCHEDULE_CODE["1f1b"])
-    mask = batch.recompute.astype(np.int64)
-    bits = sum(((mask >> i) & 1) for i in range(16))
-    flags = [
-        batch.micro_batch > 1,
-        (batch.micro_batch_group != 0) & (batch.micro_batch_group != batch.pp),
-        batch.zero_stage != 1,
-        batch.sequence_parallel != (batch.tp > 1),
-        batch.recompute_layers > 0,
-        (batch.schedule != plain) & (batch.pp > 1),
-        batch.dispatcher != 0,
-        batch.ep_overlap,
-        batch.offload_frac > 0,
-        batch.swap_frac > 0,
-    ]
-    return bits + sum(flag.astype(np.int64) for flag in flags)
-
-
 def best_first(candidates: Candidates) -> NDArray[np.intp]:
     """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then by what they are."""
     return total_order(
@@ -120,10 +101,9 @@ def best_first(candidates: Candidates) -> NDArray[np.intp]:
     )
 
 
-IDENTITY = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "zero_stage", "sequence_parallel", "recompute",
-    "recompute_layers", "schedule", "dispatcher", "ep_overlap", "offload_frac", "swap_frac",
-)  # fmt: skip
+IDENTITY = tuple(
+    name for name in COLUMNS if name not in ("micro_batch_group", "layout")
+)  # those two are told apart below
 
 
 def total_order(batch: StrategyBatch, *keys: NDArray[Any]) -> NDArray[np.intp]:

@@ -28,7 +28,7 @@ PADDING = 1.35  # largest stage x stages over layers: beyond it VPP cuts the mod
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Core:
+class CorePoints:
     """C core points of one (PP, VPP) pair; arrays [C]."""
 
     pp: int
@@ -43,7 +43,7 @@ class Core:
     def __len__(self) -> int:
         return len(self.tp)
 
-    def take(self, index: NDArray[np.intp] | Bool | slice) -> Core:
+    def take(self, index: NDArray[np.intp] | Bool | slice) -> CorePoints:
         arrays = {name: getattr(self, name)[index] for name in ("tp", "cp", "ep", "etp", "dp", "micro_batch")}
         return replace(self, **arrays)
 
@@ -65,7 +65,7 @@ def core_points(
     backend: Backend,
     axes: Axes,
     rejected: Counter[str],
-) -> Iterator[Core]:
+) -> Iterator[CorePoints]:
     """Core points that the rules of division allow, one (PP, VPP) pair at a time; ``rejected`` counts the others."""
     for pp in pipeline_sizes(model, devices, axes):
         for vpp, layout in stage_cuts(model, pp, backend, axes, rejected):
@@ -124,7 +124,7 @@ def _v_only(backend: Backend, axes: Axes) -> bool:
 
 def _grid(
     model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, axes: Axes, pp: int, vpp: int
-) -> Core:
+) -> CorePoints:
     """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
     tps = among(axes.tp, _tensor_sizes(model, hardware, devices))
     experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
@@ -136,7 +136,7 @@ def _grid(
     tp, cp, ep, etp, micro_batch = (a.reshape(-1).astype(np.int64) for a in axis)
     inner = tp * cp * pp
     dp = np.where(devices % inner == 0, devices // inner, 0)
-    core = Core(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
+    core = CorePoints(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
     if axes.etp is None:
         core = core.take((core.etp == 1) | (core.etp == core.tp))  # experts unsharded, or sharded as attention is
     if isinstance(axes.dp, Between):

@@ -17,6 +17,7 @@ import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.layout_text import StageText, parse_layout_text, print_layout_text
+from autodeploy.strategy.split import Split
 from autodeploy.strategy.weights import head_weight, layer_weight, mtp_weight
 from cost_models.inputs import ModelSpec
 from cost_models.strategies import F64, Layout
@@ -26,15 +27,6 @@ FILLED = (
     "mindspeed-filled"  # MindSpeed's overlap under VPP: no-op slots in the last stage only, or a layout of full stages
 )
 SPREAD_FROM = 3  # more no-op slots than this and than a stage holds are spread, not appended
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Decoder layers of each virtual stage, and the stage that holds the MTP modules (the last but for Megatron)."""
-
-    layers: tuple[int, ...]
-    mtp_stage: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) 
         for split in _candidates(model, pp, vpp, backend, v_shaped):
             if len(splits) > ALTERNATES or not _clearly_less(_balance(model, pp, v_shaped, split), best):
                 break
-            if all(split.layers != kept.layers or split.mtp_stage != kept.mtp_stage for kept in splits):
+            if all(split.layers != kept.layers or split.mtp != kept.mtp for kept in splits):
                 splits.append(_named(model, pp, vpp, backend, split))
     return tuple(_layout(model, pp, vpp, split, "" if i == 0 else split.text) for i, split in enumerate(splits))
 
@@ -216,7 +208,7 @@ def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: boo
 def _named(model: ModelSpec, pp: int, vpp: int, backend: str, split: Split) -> Split:
     """With the text that an exporter prints."""
     slots = -(-model.num_layers // (pp * vpp))
-    return replace(split, text=_text(split.layers, split.mtp_stage, backend, slots, model.mtp_modules))
+    return replace(split, text=_text(split.layers, split.mtp, backend, slots, model.mtp_modules))
 
 
 def _best(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Split | None:
@@ -274,7 +266,7 @@ def _balance(model: ModelSpec, pp: int, v_shaped: bool, split: Split) -> tuple[f
     ends = np.cumsum([0, *split.layers])
     stage = np.diff(upto[ends])
     stage[-1] += head
-    stage[split.mtp_stage] += mtp
+    stage[split.mtp] += mtp
     return float(np.bincount(_ranks(len(stage), pp, v_shaped), stage).max()), float(stage.max())
 
 
@@ -318,7 +310,7 @@ def _counts(model: ModelSpec, split: Split) -> F64:
     stage = np.repeat(np.arange(len(split.layers)), split.layers)
     np.add.at(counts, (stage, sequence), 1.0)
     counts[0, kinds] = 1.0
-    counts[split.mtp_stage, kinds + 1] = model.mtp_modules
+    counts[split.mtp, kinds + 1] = model.mtp_modules
     counts[-1, kinds + 2] = 1.0
     return counts
 

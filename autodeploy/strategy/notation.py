@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from autodeploy.errors import InputError
+from autodeploy.strategy.axis_table import COUNTS, DEFAULT_OF, SHARES, TOKEN_OF
 from autodeploy.strategy.backends import backend_named
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
@@ -43,13 +44,11 @@ class Strategy:
     layout: str = ""  # "": the back end's default
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch"):
-            _whole(name, getattr(self, name), 1)
-        for name in ("dp", "micro_batch_group", "recompute_layers"):
-            _whole(name, getattr(self, name), 0)
+        for name in (*COUNTS, "recompute_layers"):
+            _whole(name, getattr(self, name), int(DEFAULT_OF[name] == 1 and name != "zero_stage"))
         if self.zero_stage not in (0, 1, 2, 3):
             raise InputError("strategy.zero_stage", self.zero_stage, "0, 1, 2 or 3")
-        for name in ("offload_frac", "swap_frac"):
+        for name in SHARES:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"strategy.{name}", getattr(self, name), "a share in 0..1")
         self._resolve()
@@ -73,7 +72,7 @@ class Strategy:
         ordered = tuple(name for name in RECOMPUTE_MODULES if name in self.recompute)
         if set(ordered) == set(self.recompute):
             object.__setattr__(self, "recompute", ordered)
-        for name in ("offload_frac", "swap_frac"):
+        for name in SHARES:
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)  # -0.0 becomes 0.0
 
     def _check_recompute(self) -> None:
@@ -112,13 +111,10 @@ def departures(strategy: Strategy) -> list[str]:
     """Tokens of everything that differs from the defaults, in printing order."""
     s = strategy
     tokens = [
-        f"{tag}{value}"
-        for tag, value, default in (
-            ("CP", s.cp, 1), ("ETP", s.etp, 1), ("DP", s.dp, 0), ("MBS", s.micro_batch, 1),
-            ("G", s.micro_batch_group, 0), ("ZeRO", s.zero_stage, 1),
-        )
-        if value != default
-    ]  # fmt: skip
+        f"{TOKEN_OF[column]}{getattr(s, column)}"
+        for column in ("cp", "etp", "dp", "micro_batch", "micro_batch_group", "zero_stage")
+        if getattr(s, column) != DEFAULT_OF[column]
+    ]
     if s.sequence_parallel != (s.tp > 1):
         tokens.append("SP" if s.sequence_parallel else "noSP")
     if s.recompute_kind == "full":
@@ -131,7 +127,7 @@ def departures(strategy: Strategy) -> list[str]:
         tokens.append(s.dispatcher)
     if s.ep_overlap != _is_overlap(s.schedule):
         tokens.append("ep-overlap" if s.ep_overlap else "no-ep-overlap")
-    tokens += [f"{tag}{_number(share)}" for tag, share in (("offload", s.offload_frac), ("swap", s.swap_frac)) if share]
+    tokens += [f"{TOKEN_OF[column]}{_number(getattr(s, column))}" for column in SHARES if getattr(s, column)]
     if s.layout:
         tokens.append(f"layout({s.layout})")
     return tokens
@@ -139,11 +135,8 @@ def departures(strategy: Strategy) -> list[str]:
 
 # -------------------------------------------------------------------------------------------------- parsing
 
-_COUNTS = {
-    "tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "etp": "etp", "dp": "dp", "mbs": "micro_batch",
-    "g": "micro_batch_group", "zero": "zero_stage", "zero-": "zero_stage",
-}  # fmt: skip
-_SHARES = {"offload": "offload_frac", "swap": "swap_frac"}
+_COUNTS = {TOKEN_OF[column].lower(): column for column in COUNTS} | {"zero-": "zero_stage"}
+_SHARES = {TOKEN_OF[column]: column for column in SHARES}
 _FLAGS = {
     "sp": ("sequence_parallel", True), "nosp": ("sequence_parallel", False), "full": ("recompute", ("full",)),
     "ep-overlap": ("ep_overlap", True), "no-ep-overlap": ("ep_overlap", False), "none": ("schedule", "none"),

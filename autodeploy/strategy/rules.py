@@ -9,7 +9,7 @@ import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.backends import BACKENDS, backend_named
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from autodeploy.strategy.rules_features import FEATURE_RULES
 from autodeploy.strategy.rules_mindspeed import MINDSPEED_RULES
 from autodeploy.strategy.rules_pipeline import PIPELINE_RULES
@@ -34,7 +34,7 @@ def check(
     among: tuple[Rule, ...] = RULES,
 ) -> I64:
     """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``."""
-    case = Case(
+    case = Proposal(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
     codes = np.zeros(len(batch), dtype=np.int64)

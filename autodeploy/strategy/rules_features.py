@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from cost_models.schedules import schedules_where
 from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool
 
 MEGATRON = ("megatron", "megatron-bridge")
 
 
-def _dispatcher_is(case: Case, name: str) -> Bool:
+def _dispatcher_is(case: Proposal, name: str) -> Bool:
     return case.batch.dispatcher == DISPATCHER_CODE[name]
 
 
-def _zero(case: Case) -> Bool:
+def _zero(case: Proposal) -> Bool:
     flat = ~np.isin(case.batch.zero_stage, case.backend.zero_stages)
     piped = ~np.isin(case.batch.zero_stage, case.backend.zero_stages_pipelined)
     return np.where(case.batch.pp > 1, piped, flat)
 
 
-def _dispatcher(case: Case) -> Bool:
+def _dispatcher(case: Proposal) -> Bool:
     return ~np.array([name in case.backend.dispatchers for name in DISPATCHERS])[case.batch.dispatcher]
 
 
-def _recompute_alone(case: Case) -> Bool:
+def _recompute_alone(case: Proposal) -> Bool:
     others = sum(RECOMPUTE_BIT[name] for name in RECOMPUTE_MODULES if name != "full")
     return case.recomputes("full") & ((case.batch.recompute & others) > 0)
 
 
-def _no_dense(case: Case) -> bool:
+def _no_dense(case: Proposal) -> bool:
     return not any(kind.feed_forward and not kind.feed_forward.is_moe for kind in case.model.kinds)
 
 
-def _no_mla(case: Case) -> bool:
+def _no_mla(case: Proposal) -> bool:
     return not any(kind.attention and kind.attention.kind == "mla" for kind in case.model.kinds)
 
 
-def _overlap_schedule(case: Case) -> Bool:
+def _overlap_schedule(case: Proposal) -> Bool:
     return case.batch.ep_overlap & (case.batch.pp > 1) & ~case.scheduled(schedules_where(lambda s: s.runs_overlapped))
 
 
-def _foreign_dedup(case: Case) -> Bool:
+def _foreign_dedup(case: Proposal) -> Bool:
     vendor = case.hardware.device.vendor if case.hardware else "nvidia"
     return _dispatcher_is(case, "hierarchical-dedup") & (vendor == "ascend")
 

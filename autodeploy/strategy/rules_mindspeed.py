@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from cost_models.strategies import DISPATCHER_CODE, Bool, Layout
 
 MINDSPEED = ("mindspeed",)
 
 
-def _hierarchical(case: Case) -> Bool:
+def _hierarchical(case: Proposal) -> Bool:
     return case.batch.dispatcher == DISPATCHER_CODE["hierarchical-allgather"]
 
 
-def _hierarchical_domain(case: Case) -> Bool:
+def _hierarchical_domain(case: Proposal) -> Bool:
     b = case.batch
     extends = (b.tp > 1) & (b.etp == 1) & (b.ep > b.tp) & (b.ep % b.tp == 0)
     return _hierarchical(case) & ~extends
 
 
-def _overlap_under_vpp(case: Case) -> Bool:
+def _overlap_under_vpp(case: Proposal) -> Bool:
     """EP overlap in a schedule that MindSpeed calls virtual pipeline: dualpipev has its own, without VPP."""
     return case.batch.ep_overlap & (case.batch.vpp > 1) & ~case.schedule_is("dualpipev")
 
@@ -50,12 +50,12 @@ def _is_list(layout: Layout) -> bool:
     return layout.text[:1].isdecimal()
 
 
-def _slides(case: Case) -> bool:
+def _slides(case: Proposal) -> bool:
     windows = [kind.attention.window_tokens for kind in case.model.kinds if kind.attention is not None]
     return any(0 < window < case.workload.seq_length for window in windows)
 
 
-def _dualpipev(case: Case, holds: Bool | bool) -> Bool:
+def _dualpipev(case: Proposal, holds: Bool | bool) -> Bool:
     return np.logical_and(case.schedule_is("dualpipev"), holds)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from cost_models.schedules import SCHEDULE_TABLE, schedules_where
 from cost_models.strategies import I64, Bool
 
 
-def _layout(case: Case) -> Bool:
+def _layout(case: Proposal) -> Bool:
     def sums_wrong(i: int) -> bool:
         return round(float(case.batch.layouts[i].layers_per_stage.sum())) != case.model.num_layers
 
@@ -17,33 +17,33 @@ def _layout(case: Case) -> Bool:
     return wrong_pp | (case.batch.vpp != _column(case, "vpp")) | case.per_layout(sums_wrong)
 
 
-def _column(case: Case, name: str) -> I64:
+def _column(case: Proposal, name: str) -> I64:
     return np.array([getattr(layout, name) for layout in case.batch.layouts])[case.batch.layout]
 
 
-def _group(case: Case) -> Bool:
+def _group(case: Proposal) -> Bool:
     m, group, pp = case.micro_batches, case.group, case.batch.pp
     rest = m % group
     wrong = (group < pp) | (group > m) | ((rest != 0) & (rest < pp))
     return case.scheduled(schedules_where(lambda s: s.grouped)) & (pp > 1) & wrong
 
 
-def _chunks(case: Case) -> Bool:
+def _chunks(case: Proposal) -> Bool:
     allowed = np.array([schedule.chunks.allow(case.batch.vpp) for schedule in SCHEDULE_TABLE.values()])
     return ~allowed[case.batch.schedule, np.arange(len(case.batch))]
 
 
-def _too_few_turns(case: Case) -> Bool:
+def _too_few_turns(case: Proposal) -> Bool:
     least = np.array([schedule.least_turns for schedule in SCHEDULE_TABLE.values()])[case.batch.schedule]
     return case.micro_batches < least * case.batch.pp
 
 
-def _dualpipe(case: Case) -> Bool:
+def _dualpipe(case: Proposal) -> Bool:
     odd = (case.batch.pp % 2 != 0) | (case.micro_batches % 2 != 0)
     return case.scheduled(schedules_where(lambda s: s.even)) & (odd | _too_few_turns(case))
 
 
-def _foreign_layout(case: Case) -> Bool:
+def _foreign_layout(case: Proposal) -> Bool:
     backend = case.backend.name
 
     def foreign(i: int) -> bool:

@@ -16,10 +16,10 @@ import numpy as np
 from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes, among
 from autodeploy.strategy.backends import Backend, backend_named
-from autodeploy.strategy.core import Core, core_points
+from autodeploy.strategy.core import CorePoints, core_points
 from autodeploy.strategy.options import Relief, Run, dispatchers, reliefs, runs, zero_stages
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups, static_floor_bytes
-from autodeploy.strategy.rule import Case
+from autodeploy.strategy.rule import Proposal
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
@@ -65,8 +65,8 @@ class _Request:
     fits: Fits | None
     counts: SpaceCounts
 
-    def case(self, batch: StrategyBatch) -> Case:
-        return Case(
+    def case(self, batch: StrategyBatch) -> Proposal:
+        return Proposal(
             model=self.model, hardware=self.hardware, workload=self.workload, batch=batch, backend=self.backend,
             devices=self.devices,
         )  # fmt: skip
@@ -147,8 +147,8 @@ def _walk(request: _Request) -> Iterator[StrategyBatch]:
 
 
 def _without_oversized(
-    request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
-) -> Core:
+    request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
+) -> CorePoints:
     """Drops core points whose weights and gradients alone exceed the card under the most frugal option."""
     zero = max((stage for _, _, stage in rows), default=1)
     offload = max(relief.offload_frac for relief in ladder)
@@ -162,7 +162,7 @@ def _without_oversized(
 
 
 def _expand(
-    request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
+    request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
 ) -> Iterator[StrategyBatch]:
     """Core points x rows x ladder, checked and pruned."""
     base = _valid(request, _with_rows(request, core, rows))
@@ -179,7 +179,7 @@ def _expand(
             yield from _deviations(request, batch)
 
 
-def _with_rows(request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]]) -> StrategyBatch:
+def _with_rows(request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]]) -> StrategyBatch:
     """Core points x rows, without relief, [C * O]."""
     table: dict[int, int] = {}
     layouts: list[Layout] = []

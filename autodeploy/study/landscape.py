@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autodeploy.search.candidates import compact_layouts
+from autodeploy.strategy.axis_table import COLUMNS
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_modules
 
 Value = str | int | float | bool
 Params = Mapping[str, Value]
 
 # Outermost first: an axis is repaired given those before it.
-AXES = (
-    "devices", "tp", "pp", "vpp", "ep", "cp", "etp", "micro_batch", "schedule", "ep_overlap", "dispatcher", "zero_stage",
-    "recompute", "recompute_layers", "micro_batch_group", "offload_frac", "swap_frac", "sequence_parallel", "layout",
-)  # fmt: skip
+AXES = ("devices", *(name for name in COLUMNS if name != "dp"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
