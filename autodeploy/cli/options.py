@@ -111,5 +111,9 @@ AllVariants = Annotated[
 Rejected = Annotated[
     Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")
 ]
+ExportDir = Annotated[
+    Path | None, typer.Option("--export-dir", help="Folder for the launch settings of the first rows.")
+]
+ExportTop = Annotated[int, typer.Option("--export-top", help="Rows whose settings --export-dir takes.")]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
 Output = Annotated[Path | None, typer.Option("--output", help="File for the result instead of standard output.")]
