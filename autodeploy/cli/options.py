@@ -37,6 +37,10 @@ Imbalance = Annotated[
     float | None,
     typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]"),
 ]
+SpareExperts = Annotated[
+    int | None,
+    typer.Option("--spare-experts", help="Slots beyond one an expert, over all expert ranks (replicas). [0]"),
+]
 Stack = Annotated[
     str | None, typer.Option("--stack", help="Software stack (`autodeploy stacks`) or YAML file. [by back end]")
 ]
