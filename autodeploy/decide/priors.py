@@ -42,6 +42,8 @@ NOISE_SD = 0.01  # of one run: the noise floor of bf16 dense runs, README of the
 # to is of this order; half of its variance is taken as the machine's and half as the program's, for want of runs that
 # tell them apart, and the case itself (model, batch) adds its own.
 COMMON_SD = 0.10
+STRANGE_SD = 0.30  # of a cluster that runs as no other of its kind (a slow fabric, a throttled card); added with the fit
+STRANGE_SHARE = 0.1
 CASE_SD = 0.05
 MACHINE_SHARE = 0.5
 
@@ -86,3 +88,11 @@ MEMORY_SD = 0.134
 # that drifts by a tenth moves the expert activations by a tenth; half of the saved bytes are theirs: 5%, give or take.
 DROPLESS_GROWTH = 0.05
 DROPLESS_GROWTH_SD = 0.04
+
+# Added with the fit, after its residuals were seen: starting values only, which hundreds of pairs of rows move.
+# What no factor and no single axis explains: decorrelates over two steps along the axes. Half again of an axis.
+NEAR_SD = 0.03
+SHARED = 0.5  # of the variances above: common to all cases of one machine and stack, before problems tell
+DEGREES = 4.0  # of the t distribution: the scale of a stack's errors is itself known to half an octave
+ENOUGH_RUNS = 5  # measured runs after which a mechanism carries no bias of its own
+MEASURED = Unmeasured(bias=0.0, sd=0.0, why="measured")
