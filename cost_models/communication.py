@@ -147,11 +147,11 @@ def dispatch_s(
     total_flat = np.max(np.stack(tiers), axis=0)
     inside = members(ep, stride, hardware.tiers[0])
     nodes = ep / inside
-    tokens_bytes = size_bytes / ffn.top_k
+    tokens_bytes = size_bytes / ffn.expert_calls
     code = DISPATCHER_CODE
     gathered = ring_s("all_gather", tokens_bytes * ep, ep, stride, hardware)
     copies_a = nodes - 1.0
-    copies_b = copies_between_nodes(nodes, ffn.experts, ffn.top_k, ffn.router_top_groups)
+    copies_b = copies_between_nodes(nodes, ffn.experts, max(1, round(ffn.expert_calls)), ffn.router_top_groups)
     copies = np.where(dispatcher == code["hierarchical-dedup"], copies_b, copies_a)
     inter = _inter_node_s(tokens_bytes * copies, ep, stride, hardware)
     fan_out = size_bytes * (inside - 1.0) / inside

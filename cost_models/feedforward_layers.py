@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.attention_layers import BF16, tensor_parallel_half
 from cost_models.dims import Core
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import FeedForward, ModelSpec, Workload
+from cost_models.mixers.core_attention import BF16, tensor_parallel_half
 from cost_models.operators import Collective, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 
@@ -69,7 +69,8 @@ def _dense_ops(
 
 def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Workload, core: Core) -> None:
     """Router, dispatch, grouped products, combine, shared experts. Token rows are spread over ETP x EP ranks."""
-    h, e, k = float(model.hidden), float(ffn.experts), float(ffn.top_k)
+    wide, e, k = float(model.hidden), float(ffn.experts), float(ffn.expert_calls)
+    h = float(ffn.latent or model.hidden)  # what is dispatched
     tokens = core.tokens_sp  # a rank dispatches its own share of the tokens
     imbalance = rank_imbalance(workload, e, core.ep)
     sent = tokens * k
@@ -77,7 +78,9 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     groups = e / core.ep
     f = ffn.width / core.etp
     up = f * (2 if ffn.gated else 1)
-    _router(ops, tokens, h, e, k)
+    _router(ops, tokens, wide, e + ffn.zero_experts, k)
+    if ffn.latent:
+        _latent(ops, tokens, wide, h)
     _token_moves(ops, core, tokens, sent, received, h)
     forward, backward, kernels = activation_passes(ffn.gated, True)
     if not ffn.fusable_activation:
@@ -96,8 +99,18 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     _dispatch(ops, ffn, core, sent * h * BF16, imbalance)
     if ffn.shared_width:
         _dense_ops(ops, float(ffn.shared_width), ffn.gated, model, workload, core, MOE, "shared_experts")
-        size = core.tokens * h * BF16
+        size = core.tokens * wide * BF16
         tensor_parallel_half(ops, core, size, size, workload)
+
+
+def _latent(ops: LayerOps, tokens: F64, wide: float, latent: float) -> None:
+    """Projection to the size that is dispatched, and back after combine."""
+    ones = np.ones_like(tokens)
+    ops.add(
+        Gemm(name="latent_down", rows=tokens, cols=latent * ones, depth=wide * ones, modules=MOE),
+        Gemm(name="latent_up", rows=tokens, cols=wide * ones, depth=latent * ones, modules=MOE),
+        Saved(name="latent", size_bytes=BF16 * tokens * 2 * latent, modules=MOE),
+    )
 
 
 def _router(ops: LayerOps, tokens: F64, h: float, e: float, k: float) -> None:

@@ -19,16 +19,13 @@ def _require(condition: bool, name: str, value: object, allowed: str, remedy: st
         raise ConfigError(name, value, allowed, remedy)
 
 
-ATTENTION_KINDS = ("softmax", "mla", "gated_delta", "lightning", "mamba")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """One token mixer. ``softmax`` is MHA/GQA/MQA by ``kv_heads``; ``window_tokens`` makes it sliding.
 
     MLA uses the five ``*_rank`` / ``*_head_dim`` fields (``q_lora_rank`` 0: direct query projection).
     Linear kinds: ``query_heads`` x ``head_dim`` are the keys, ``value_heads`` x ``v_head_dim`` the values,
-    ``state_dim`` the Mamba state, ``conv_kernel`` the short convolution.
+    ``state_dim`` the Mamba state, ``conv_kernel`` the short convolution. Kinds without heads have one per channel.
     """
 
     kind: str = "softmax"
@@ -51,18 +48,26 @@ class Attention:
     qk_norm_full: bool = False  # one norm over all heads (OLMo-2, MiniMax-M2), not one of head_dim shared by the heads
     sinks: bool = False  # a learned attention sink per head (gpt-oss)
     output_gate: bool = False  # a sigmoid gate of the attention output's size, computed with the query projection
+    head_gate: bool = False  # the same with one value per head
+    shared_kv: bool = False  # keys and values are an earlier layer's: no projections for them
+    value_from_key: bool = False  # the values are the keys: no projection for them
+    gate_rank: int = 0  # KDA: rank of the decay and output gates; 0: full
+    dt_rank: int = 0  # Mamba-1: rank of the step size
+    plain_output: bool = False  # Mamba-2 without its gated norm
+    # Sparse attention: an indexer scores all earlier tokens (or blocks) and the ``index_topk`` best are attended to.
+    index_heads: int = 0
+    index_head_dim: int = 0
+    index_topk: int = 0  # also where the indexer is an earlier layer's (index_heads 0)
+    compress_tokens: int = 0  # tokens that share one compressed key (DeepSeek-V4); beside the sliding window
+    o_lora_rank: int = 0  # output projection through ``o_groups`` low-rank factors
+    o_groups: int = 0
 
     def __post_init__(self) -> None:
-        _require(self.kind in ATTENTION_KINDS, "Attention.kind", self.kind, f"one of {', '.join(ATTENTION_KINDS)}")
         for name in ("query_heads", "kv_heads", "head_dim", "v_head_dim"):
             _require(getattr(self, name) > 0, f"Attention.{name}", getattr(self, name), "a whole number > 0")
-        if self.kind == "softmax":
-            _require(
-                self.query_heads % self.kv_heads == 0,
-                "Attention.kv_heads",
-                self.kv_heads,
-                f"a divisor of query_heads ({self.query_heads})",
-            )
+        from cost_models.mixers.table import check
+
+        check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +82,8 @@ class FeedForward:
     shared_width: int = 0  # summed over shared experts
     router_bias: bool = False  # a bias per expert: trained (gpt-oss) or moved by the load balancer (DeepSeek-V3)
     shared_gate: bool = False  # a learned h -> 1 gate on the shared expert (Qwen)
+    latent: int = 0  # experts work on a projection of this size, which is what is dispatched (Nemotron-3 latent MoE)
+    zero_experts: int = 0  # experts that return their input; the router chooses among them too (LongCat)
     router_groups: int = 0  # node-limited / group-limited routing: groups of experts
     router_top_groups: int = 0
     # False where the activation is none of the plain (gated) SiLU, GELU or squared ReLU that training frameworks fuse into
@@ -87,20 +94,40 @@ class FeedForward:
         _require(self.width >= 0, "FeedForward.width", self.width, "a whole number >= 0")
         _require(self.experts >= 0, "FeedForward.experts", self.experts, "a whole number >= 0")
         if self.experts:
-            _require(0 < self.top_k <= self.experts, "FeedForward.top_k", self.top_k, f"1..{self.experts} (experts)")
+            choices = self.experts + self.zero_experts
+            _require(0 < self.top_k <= choices, "FeedForward.top_k", self.top_k, f"1..{choices} (experts)")
 
     @property
     def is_moe(self) -> bool:
         return self.experts > 0
 
+    @property
+    def expert_calls(self) -> float:
+        """Experts with weights that a token visits, on average, where the router uses all alike."""
+        return self.top_k * self.experts / (self.experts + self.zero_experts) if self.zero_experts else self.top_k
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerKind:
-    """One transformer block. A block may lack either half (hybrid models list them apart)."""
+    """One transformer block. A block may lack either half (hybrid models list them apart), or have ``more`` than two."""
 
     attention: Attention | None
     feed_forward: FeedForward | None
     norms: int = 2  # norm layers of the hidden size in the block (sandwich norm: 4)
+    more: tuple[Attention | FeedForward, ...] = ()  # a Mamba mixer beside the attention, a second attention
+    extra_parameters: int = 0  # small vectors: scales, biases; on every rank
+    side_elements: int = 0  # small matrices that every token passes beside the halves; on every rank
+    reused_parameters: int = 0  # of the block's, those that an earlier block holds too (one shared transformer block)
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        first = () if self.attention is None else (self.attention,)
+        return first + tuple(half for half in self.more if isinstance(half, Attention))
+
+    @property
+    def feed_forwards(self) -> tuple[FeedForward, ...]:
+        first = () if self.feed_forward is None else (self.feed_forward,)
+        return first + tuple(half for half in self.more if isinstance(half, FeedForward))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +145,8 @@ class ModelSpec:
     learned_positions: int = 0  # rows of a learned position table
     embedding_norm: bool = False
     head_bias: bool = False
+    extra_embedding: int = 0  # parameters of further tables at the input (per-layer embeddings, n-grams)
+    extra_head: int = 0  # parameters of further weights at the output
     max_seq_length: int = 0  # 0: not stated
     notes: tuple[str, ...] = ()  # what the parser ignored or guessed
 
@@ -305,6 +334,7 @@ class SoftwareStack:
     fused_dropout: bool = True
     grouped_gemm: bool = True
     overlap_grad_reduce: bool = True
+    serial_grad_reduce_under_ep_overlap: bool = False  # EP overlap and DualPipeV exclude overlapped gradient reduction
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False

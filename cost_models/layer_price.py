@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cost_models.case import Case
 from cost_models.communication import all_to_all_s, dispatch_s, ring_s
 from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
 from cost_models.dims import Core
-from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
 from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import F64
@@ -81,10 +82,9 @@ class _Column:
                 self.recompute[:, m, family] += seconds
 
 
-def price_layers(
-    model: ModelSpec, hardware: HardwareProfile, workload: Workload, core: Core, masks: Sequence[int]
-) -> LayerPrices:
+def price_layers(case: Case, core: Core, masks: Sequence[int]) -> LayerPrices:
     """One pass over the operators of every column."""
+    model, hardware, workload = case.model, case.hardware, case.workload
     if workload.stack.short_bursts:
         hardware = replace(hardware, device=replace(hardware.device, sustained_frac=1.0))
     listed = [layer_ops(kind, model, workload, core) for kind in model.kinds]

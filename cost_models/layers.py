@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.attention_layers import BF16, FULL, NORM, attention_ops
 from cost_models.dims import Core
 from cost_models.feedforward_layers import feed_forward_ops
 from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.mixers.core_attention import BF16, FULL, NORM
+from cost_models.mixers.table import mixer_of
 from cost_models.operators import Collective, Gemm, LayerOps, MemoryBound, Saved
 from cost_models.parameters import embedding_parameters, layer_parameters, mtp_parameters, padded_vocab
 from cost_models.strategies import F64
@@ -54,11 +55,14 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
     """One transformer block: norms, halves, residuals, and the parameters that a card holds."""
     ops = LayerOps()
     elements = core.tokens_norm * model.hidden
-    halves = [half for half in (kind.attention, kind.feed_forward) if half is not None]
-    if kind.attention is not None:
-        _merge(ops, attention_ops(kind.attention, model, workload, core))
-    if kind.feed_forward is not None:
-        _merge(ops, feed_forward_ops(kind.feed_forward, model, workload, core))
+    halves = [*kind.attentions, *kind.feed_forwards]
+    for attention in kind.attentions:
+        _merge(ops, mixer_of(attention).ops(attention, model, workload, core))
+    for feed_forward in kind.feed_forwards:
+        _merge(ops, feed_forward_ops(feed_forward, model, workload, core))
+    if kind.side_elements:
+        h = np.full_like(core.tp, model.hidden)
+        ops.add(Gemm(name="side", rows=core.tokens_norm, cols=kind.side_elements / h, depth=h, modules=FULL))
     for i in range(kind.norms):
         ops.add(norm_op(model, workload, core.tokens_norm, NORM))
         # The first norm's input is the layer's input, which even full recompute keeps.
@@ -98,7 +102,7 @@ def embedding_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
                         backward_bytes=5.0 * core.tokens_norm * h, family="embedding"),
             Saved(name="embedding_mask", size_bytes=core.tokens_norm * h),
         )  # fmt: skip
-    ops.dense_parameters = _vocab_rows(model, core) * h + model.learned_positions * h
+    ops.dense_parameters = _vocab_rows(model, core) * h + model.learned_positions * h + model.extra_embedding / core.tp
     return ops
 
 
@@ -135,7 +139,7 @@ def head_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
         Collective(name="cross_entropy_reduce", op="all_reduce", group="tp",
                    forward_bytes=np.where(wide, 3 * 4.0 * core.tokens, 0.0), backward_bytes=np.zeros_like(size)),
     )  # fmt: skip
-    ops.dense_parameters = _vocab_rows(model, core) * h + h
+    ops.dense_parameters = _vocab_rows(model, core) * h + h + model.extra_head
     return ops
 
 

@@ -7,107 +7,15 @@ routed experts / (EP x ETP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from cost_models.buckets import LayerParameters, norm_weights
 from cost_models.errors import ConfigError
-from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.inputs import FeedForward, LayerKind, ModelSpec
+from cost_models.mixers.table import mixer_of
 
 VOCAB_MULTIPLE = 128  # Megatron-LM --make-vocab-size-divisible-by default, multiplied by TP
 
-
-@dataclass(frozen=True, slots=True)
-class LayerParameters:
-    """Parameter counts by how they are sharded."""
-
-    tp_sharded: int = 0
-    replicated: int = 0  # norms, router, shared-expert gate, MLA down-projections, biases of row-parallel layers
-    routed_experts: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.tp_sharded + self.replicated + self.routed_experts
-
-    def __add__(self, other: LayerParameters) -> LayerParameters:
-        return LayerParameters(
-            self.tp_sharded + other.tp_sharded,
-            self.replicated + other.replicated,
-            self.routed_experts + other.routed_experts,
-        )
-
-    def times(self, count: int) -> LayerParameters:
-        return LayerParameters(self.tp_sharded * count, self.replicated * count, self.routed_experts * count)
-
-    def on_card(self, *, tp: int = 1, ep: int = 1, etp: int = 1) -> float:
-        """Parameters that one card holds."""
-        return self.tp_sharded / tp + self.replicated + self.routed_experts / (ep * etp)
-
-
-# ------------------------------------------------------------------------------------------------ token mixers
-
-
-def _norm(width: int, norm_bias: bool) -> int:
-    return width * (2 if norm_bias else 1)
-
-
-def _softmax(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """MHA/GQA: q, k, v and output projections; a gate of the output's size; biases; query and key norms; sinks."""
-    queries, keys, values = a.query_heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.v_head_dim
-    output = a.query_heads * a.v_head_dim
-    sharded = h * (queries + keys + values) + output * h
-    if a.output_gate:
-        sharded += h * output
-    if a.qkv_bias:
-        sharded += queries + keys + values
-    if a.sinks:
-        sharded += a.query_heads
-    replicated = h if a.output_bias else 0
-    if a.qk_norm:
-        replicated += _norm(queries + keys if a.qk_norm_full else 2 * a.head_dim, norm_bias)
-    return LayerParameters(sharded, replicated)
-
-
-def _mla(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Multi-head latent attention. Source: DeepSeek-V2, arXiv 2405.04434, section 2.1; norms on both latents."""
-    query_cols = a.query_heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
-    replicated = h * (a.kv_lora_rank + a.qk_rope_head_dim) + _norm(a.kv_lora_rank, norm_bias)
-    sharded = a.kv_lora_rank * a.query_heads * (a.qk_nope_head_dim + a.v_head_dim) + a.query_heads * a.v_head_dim * h
-    if a.q_lora_rank:
-        replicated += h * a.q_lora_rank + _norm(a.q_lora_rank, norm_bias)
-        sharded += a.q_lora_rank * query_cols
-    else:
-        sharded += h * query_cols
-    return LayerParameters(sharded, replicated)
-
-
-def _gated_delta(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Gated delta net: q, k, v, z, two scalars per value head, short convolution. Source: Qwen3-Next modelling code."""
-    keys, values, heads = a.query_heads * a.head_dim, a.value_heads * a.v_head_dim, a.value_heads
-    sharded = h * (2 * keys + 2 * values + 2 * heads) + (2 * keys + values) * a.conv_kernel + 2 * heads + values * h
-    return LayerParameters(sharded, _norm(a.v_head_dim, norm_bias))
-
-
-def _lightning(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Lightning attention: q, k, v, output gate, output, one norm. Source: MiniMax-Text-01 modelling code."""
-    keys = a.query_heads * a.head_dim
-    values = (a.value_heads or a.query_heads) * a.v_head_dim
-    return LayerParameters(h * (2 * keys + 2 * values) + values * h, _norm(values, norm_bias))
-
-
-def _mamba(a: Attention, h: int, norm_bias: bool) -> LayerParameters:
-    """Mamba-2 mixer: z, x, B, C, dt; convolution with bias; A, D, dt bias; gated norm. Source: arXiv 2405.21060."""
-    inner, groups, heads = a.value_heads * a.v_head_dim, 2 * a.state_groups * a.state_dim, a.value_heads
-    sharded = h * (2 * inner + groups + heads) + (inner + groups) * (a.conv_kernel + 1) + 3 * heads + inner * h + inner
-    return LayerParameters(sharded, 0)
-
-
-MIXERS: dict[str, Callable[[Attention, int, bool], LayerParameters]] = {
-    "softmax": _softmax,
-    "mla": _mla,
-    "gated_delta": _gated_delta,
-    "lightning": _lightning,
-    "mamba": _mamba,
-}
 
 # -------------------------------------------------------------------------------------------------- feed-forward
 
@@ -123,19 +31,23 @@ def feed_forward_parameters(ffn: FeedForward, hidden: int) -> LayerParameters:
     if not ffn.is_moe:
         return LayerParameters(*_mlp(hidden, ffn.width, ffn.gated, ffn.bias))
     shared, shared_bias = _mlp(hidden, ffn.shared_width, ffn.gated, ffn.bias) if ffn.shared_width else (0, 0)
-    replicated = hidden * ffn.experts + shared_bias
+    replicated = hidden * (ffn.experts + ffn.zero_experts) + shared_bias
     replicated += ffn.experts if ffn.router_bias else 0
+    replicated += 2 * hidden * ffn.latent  # down before dispatch, up after combine
     replicated += hidden if ffn.shared_gate else 0
-    return LayerParameters(shared, replicated, ffn.experts * sum(_mlp(hidden, ffn.width, ffn.gated, ffn.bias)))
+    return LayerParameters(
+        shared, replicated, ffn.experts * sum(_mlp(ffn.latent or hidden, ffn.width, ffn.gated, ffn.bias))
+    )
 
 
 def layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> LayerParameters:
     """One block of this kind, unsharded, in three buckets."""
-    buckets = LayerParameters(0, kind.norms * _norm(hidden, norm_bias))
-    if kind.attention is not None:
-        buckets += MIXERS[kind.attention.kind](kind.attention, hidden, norm_bias)
-    if kind.feed_forward is not None:
-        buckets += feed_forward_parameters(kind.feed_forward, hidden)
+    beside = kind.extra_parameters + kind.side_elements
+    buckets = LayerParameters(0, kind.norms * norm_weights(hidden, norm_bias) + beside)
+    for attention in kind.attentions:
+        buckets += mixer_of(attention).parameters(attention, hidden, norm_bias)
+    for feed_forward in kind.feed_forwards:
+        buckets += feed_forward_parameters(feed_forward, hidden)
     return buckets
 
 
@@ -151,15 +63,17 @@ def padded_vocab(vocab: int, tp: int) -> int:
 def embedding_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
     """Input embedding, learned positions and the norm after them. ``vocab``: padded rows, 0 for the model's own."""
     positions = model.learned_positions * model.hidden
-    norm = _norm(model.hidden, model.norm_bias) if model.embedding_norm else 0
-    return LayerParameters((vocab or model.vocab) * model.hidden, positions + norm)
+    norm = norm_weights(model.hidden, model.norm_bias) if model.embedding_norm else 0
+    return LayerParameters((vocab or model.vocab) * model.hidden + model.extra_embedding, positions + norm)
 
 
 def head_parameters(model: ModelSpec, vocab: int = 0) -> LayerParameters:
     """Output projection (nothing if tied to the embedding), its bias, and the final norm."""
     rows = vocab or model.vocab
     weights = 0 if model.tied_embeddings else rows * model.hidden
-    return LayerParameters(weights + (rows if model.head_bias else 0), _norm(model.hidden, model.norm_bias))
+    return LayerParameters(
+        weights + (rows if model.head_bias else 0), norm_weights(model.hidden, model.norm_bias) + model.extra_head
+    )
 
 
 def mtp_parameters(model: ModelSpec) -> LayerParameters:
@@ -167,17 +81,18 @@ def mtp_parameters(model: ModelSpec) -> LayerParameters:
 
     Source: DeepSeek-V3, arXiv 2412.19437, section 2.2. Embedding and head are shared, not counted.
     """
-    extra = LayerParameters(2 * model.hidden * model.hidden, 3 * _norm(model.hidden, model.norm_bias))
+    extra = LayerParameters(2 * model.hidden * model.hidden, 3 * norm_weights(model.hidden, model.norm_bias))
     return layer_parameters(model.mtp_layer_kind, model.hidden, model.norm_bias) + extra
 
 
 def active_layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> int:
     """Parameters of one block that one token uses: top_k of the routed experts."""
     buckets = layer_parameters(kind, hidden, norm_bias)
-    if kind.feed_forward is None or not kind.feed_forward.is_moe:
-        return buckets.total
-    per_expert = buckets.routed_experts // kind.feed_forward.experts
-    return buckets.tp_sharded + buckets.replicated + per_expert * kind.feed_forward.top_k
+    visited = 0.0
+    for ffn in kind.feed_forwards:
+        if ffn.is_moe:
+            visited += feed_forward_parameters(ffn, hidden).routed_experts // ffn.experts * ffn.expert_calls
+    return buckets.tp_sharded + buckets.replicated + round(visited)
 
 
 def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
@@ -187,7 +102,8 @@ def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
         if active_only:
             count += layers * active_layer_parameters(kind, model.hidden, model.norm_bias)
         else:
-            count += layers * layer_parameters(kind, model.hidden, model.norm_bias).total
+            one = layer_parameters(kind, model.hidden, model.norm_bias).total
+            count += layers * (one - kind.reused_parameters)
     return count
 
 

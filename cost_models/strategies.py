@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.errors import ConfigError
+from cost_models.schedules.table import SCHEDULE_TABLE
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
-SCHEDULES = (
-    "none", "1f1b", "interleaved", "gpipe", "zb-h1", "zb-1p", "zb-2p", "zb-v", "zb-v-half", "zb-v-min",
-    "dualpipe", "dualpipev", "adaptive-pipe",
-)  # fmt: skip
+SCHEDULES = tuple(SCHEDULE_TABLE)
 SCHEDULE_CODE = {name: code for code, name in enumerate(SCHEDULES)}
 
 # How expert tokens travel. flat: one all-to-all over the whole group. hierarchical-allgather: variant (a), a token goes once

@@ -7,25 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec, Workload
+from cost_models.inputs import FeedForward, LayerKind, ModelSpec, Workload
+from cost_models.mixers.table import mixer_of
 from cost_models.parameters import padded_vocab
 from cost_models.strategies import F64, StrategyBatch
-
-
-def attention_weights(a: Attention, hidden: int, tp: F64) -> list[F64]:
-    """Projections of the token mixer, sharded over TP but for the down-projections of MLA. [N] each."""
-    h = float(hidden)
-    if a.kind == "mla":
-        heads = a.query_heads / tp
-        narrow = h * (a.kv_lora_rank + a.qk_rope_head_dim)
-        query = [np.full_like(tp, h * a.q_lora_rank), a.q_lora_rank * heads * a.head_dim]
-        if not a.q_lora_rank:
-            query = [h * heads * a.head_dim]
-        up = a.kv_lora_rank * heads * (a.qk_nope_head_dim + a.v_head_dim)
-        return [*query, np.full_like(tp, narrow), up, heads * a.v_head_dim * h]
-    values = a.value_heads or a.query_heads
-    inputs = a.query_heads * a.head_dim + a.kv_heads * (a.head_dim + a.v_head_dim)
-    return [h * inputs / tp, values * a.v_head_dim * h / tp]
 
 
 def dense_weights(width: float, gated: bool, hidden: int, tp: F64) -> list[F64]:
@@ -43,16 +28,20 @@ def layer_weights(
 ) -> tuple[list[F64], list[F64]]:
     """(dense, expert) weight tensors of one layer, elements a card, [N] each."""
     tp = batch.tp.astype(float)
-    dense = attention_weights(kind.attention, model.hidden, tp) if kind.attention is not None else []
+    dense = [weight for a in kind.attentions for weight in mixer_of(a).weights(a, model.hidden, tp)]
     expert: list[F64] = []
-    ffn = kind.feed_forward
-    if ffn is not None and ffn.is_moe:
+    for ffn in kind.feed_forwards:
+        if not ffn.is_moe:
+            dense += dense_weights(float(ffn.width), ffn.gated, model.hidden, tp)
+            continue
         as_one = workload.stack.grouped_gemm and not workload.stack.transformer_engine
-        expert = expert_weights(ffn, model.hidden, batch, as_one)
+        expert += expert_weights(ffn, ffn.latent or model.hidden, batch, as_one)
         if ffn.shared_width:
             dense += dense_weights(float(ffn.shared_width), ffn.gated, model.hidden, tp)
-    elif ffn is not None:
-        dense += dense_weights(float(ffn.width), ffn.gated, model.hidden, tp)
+        if ffn.latent:
+            dense += [np.full_like(tp, model.hidden * ffn.latent)] * 2
+    if kind.side_elements:
+        dense.append(np.full_like(tp, kind.side_elements))
     return dense, expert
 
 

@@ -61,9 +61,10 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
     from autodeploy.models import load_model
     from autodeploy.search import SearchRequest
     from autodeploy.search.candidates import price
+    from autodeploy.search.real_parts import standard_space
     from autodeploy.search.shortlist import shorten
     from autodeploy.search.space import SpaceCounts, chunks
-    from autodeploy.search.standard import standard_space
+    from cost_models.case import Case
     from cost_models.inputs import Workload
     from cost_models.step import evaluate
 
@@ -73,7 +74,7 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
         expert_imbalance=hardware.expert_imbalance,
     )  # fmt: skip
     request = SearchRequest(
-        model=load_model(options.model), hardware=hardware, workload=workload, devices=(options.devices,),
+        case=Case(model=load_model(options.model), hardware=hardware, workload=workload), devices=(options.devices,),
         backend=hardware.backend,
     )  # fmt: skip
     done, shortlist, pricing_s = 0, None, 0.0

@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 
 from autodeploy.schedule import SimulationRequest, StageCosts, simulate
-from cost_models.pipeline import CLOSED_FORMS, closed_form_step_s
+from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s
 
 TWO_CHUNKS = {"zb-v", "zb-v-half", "zb-v-min", "dualpipev"}
 ANY_CHUNKS = {"interleaved", "adaptive-pipe"}
@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--schedules", nargs="*", default=list(CLOSED_FORMS))
+    parser.add_argument("--schedules", nargs="*", default=[name for name in SCHEDULE_TABLE if name != "none"])
     options = parser.parse_args()
     print(f"{'schedule':14s} {'cases':>6s} {'median %':>9s} {'p99 %':>7s} {'max %':>7s} {'bias %':>7s}")
     for name in options.schedules:

@@ -9,9 +9,10 @@ import numpy as np
 
 from autodeploy.hardware import load_hardware
 from autodeploy.models import load_model
+from autodeploy.replay import SimulatedStep, simulate_strategy
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
-from autodeploy.twin import SimulatedStep, simulate_strategy
+from cost_models.case import Case
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import Workload
 from cost_models.strategies import StrategyBatch
@@ -43,12 +44,16 @@ def workload(imbalance: float, chunks: int = 1) -> Workload:
     return Workload(seq_length=SEQ_LENGTH, global_batch=BATCH, stack=stack, expert_imbalance=imbalance)
 
 
+def case_of(given: Workload) -> Case:
+    return Case(model=MODEL, hardware=HARDWARE, workload=given)
+
+
 def batch_of(text: str) -> StrategyBatch:
     return strategy_to_batch(parse_strategy(text), MODEL, DEVICES, "any")
 
 
 def simulated(text: str, imbalance: float, chunks: int = 1) -> SimulatedStep:
-    return simulate_strategy(MODEL, HARDWARE, workload(imbalance, chunks), batch_of(text))
+    return simulate_strategy(case_of(workload(imbalance, chunks)), batch_of(text))
 
 
 def scaled_to_ep32(of_16_ranks: float) -> float:

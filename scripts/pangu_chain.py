@@ -20,10 +20,10 @@ from pangu_case import (
     DP,
     EP,
     HARDWARE,
-    MODEL,
     SEQ_LENGTH,
     SERIAL,
     batch_of,
+    case_of,
     scaled_to_ep32,
     simulated,
     table,
@@ -35,10 +35,10 @@ from autodeploy.balance.data import BatchShape, SampleCost, measure_imbalance, r
 from autodeploy.balance.data.lengths import split_overlong
 from autodeploy.balance.experts import Links, Task, Topology, contiguous, replay
 from autodeploy.balance.experts.replay import mean_max_over_mean
+from autodeploy.replay import simulate_strategy
+from autodeploy.replay.balanced import balanced
+from autodeploy.replay.groups import replay_table
 from autodeploy.strategy.convert import batch_to_strategy
-from autodeploy.twin import simulate_strategy
-from autodeploy.twin.balanced import balanced
-from autodeploy.twin.prices import price_table
 from cost_models.layer_price import FAMILY_INDEX
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -62,7 +62,7 @@ def expert_figures(folder: Path, variant: str) -> tuple[float, float]:
     loads = np.load(folder / f"{variant}_loads.npz")["loads"].astype(float)
     loads = loads.reshape(-1, 10, *loads.shape[1:]).sum(axis=1)
     links = Links(bytes_per_expert=0.7e9, intra_bytes_per_s=196e9, inter_bytes_per_s=25e9)
-    prices = price_table(MODEL, HARDWARE, workload(1.0), batch_of(SERIAL)).prices
+    prices = replay_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
     directions = prices.forward_s + prices.backward_input_s + prices.backward_weight_s
     card_s = 48 * directions[0, 1, FAMILY_INDEX["experts"]]  # a card's work on the experts of one layer in one step
     task = Task(topology=Topology(nodes=2, cards_per_node=8), links=links, seconds_per_token=card_s / 1024)
@@ -77,7 +77,7 @@ def data_figures(folder: Path, packing: str) -> tuple[float, float]:
     np.random.default_rng(0).shuffle(lengths)
     lengths = split_overlong(lengths, SEQ_LENGTH)[0]
     count = int(np.searchsorted(np.cumsum(lengths), 2 * BATCH * SEQ_LENGTH)) if packing == "ffd" else 4 * BATCH
-    prices = price_table(MODEL, HARDWARE, workload(1.0), batch_of(SERIAL)).prices
+    prices = replay_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
     layer = (prices.forward_s + prices.backward_input_s + prices.backward_weight_s)[0, 1]  # a MoE layer, two sequences
     attention = layer[FAMILY_INDEX["attention"]]
     rates = SampleCost(alpha_s_per_token=(layer.sum() - attention) / 2 / SEQ_LENGTH,
@@ -92,7 +92,7 @@ def data_figures(folder: Path, packing: str) -> tuple[float, float]:
 def chain(given: Imbalance) -> list[tuple[str, float]]:
     """(what, step seconds). Uneven data makes every micro-batch wait for the slowest rank of its expert group."""
     before, after = given.experts_before, given.experts_after
-    found = balanced(MODEL, HARDWARE, workload(after), batch_of(ADAPTIVE), "any", time_limit_s=2.0)
+    found = balanced(case_of(workload(after)), batch_of(ADAPTIVE), "any", time_limit_s=2.0)
     steps = [
         ("baseline", simulated(SERIAL, before).step_s * given.data_before),
         ("+ hierarchical + Adaptive Pipe", simulated(ADAPTIVE, before).step_s * given.data_before),
@@ -101,7 +101,7 @@ def chain(given: Imbalance) -> list[tuple[str, float]]:
     ]
     if found is not None:
         layout = batch_to_strategy(found).layout
-        seconds = simulate_strategy(MODEL, HARDWARE, workload(after), found).step_s * given.data_after
+        seconds = simulate_strategy(case_of(workload(after)), found).step_s * given.data_after
         steps.append((f"+ P (layers: `{layout}`)", seconds))
     return steps
 

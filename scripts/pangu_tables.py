@@ -20,6 +20,7 @@ from pangu_case import (
     SERIAL,
     VARIANTS,
     batch_of,
+    case_of,
     percent,
     scaled_to_ep32,
     simulated,
@@ -29,9 +30,9 @@ from pangu_case import (
 
 from autodeploy.accuracy.cases import build_cases
 from autodeploy.accuracy.loader import read_runs
+from autodeploy.replay import simulate_strategy, simulated_step_s
 from autodeploy.schedule import PipelineShape, build_schedule
 from autodeploy.strategy.convert import batch_to_strategy
-from autodeploy.twin import simulate_strategy, simulated_step_s
 from cost_models.communication import copies_between_nodes, dispatch_s
 from cost_models.step import evaluate
 from cost_models.strategies import DISPATCHER_CODE
@@ -68,8 +69,8 @@ def bubble_table(imbalance: float) -> None:
     rows = []
     for batch in (3072, 4608, 9216, 18432):
         given = replace(workload(imbalance), global_batch=batch)
-        base, both = (float(simulated_step_s(MODEL, HARDWARE, given, batch_of(t))[0]) for t in (SERIAL, ADAPTIVE))
-        cost = evaluate(MODEL, HARDWARE, given, batch_of(SERIAL))
+        base, both = (float(simulated_step_s(case_of(given), batch_of(t))[0]) for t in (SERIAL, ADAPTIVE))
+        cost = evaluate(case_of(given), batch_of(SERIAL))
         rows.append([str(batch), str(batch // 2 // DP), percent(float(cost.bubble_s[0] / cost.step_s[0])),
                      f"{100 * (base / both - 1):+.1f}%"])  # fmt: skip
     table("batch | micro-batches | bubble of the baseline | hierarchical + Adaptive Pipe over it", rows)
@@ -108,8 +109,8 @@ def memory_table() -> None:
     for name in ("no overlap, flat (baseline)", "Adaptive Pipe, hierarchical (all-gather)", "DualPipeV, hierarchical",
                  "DualPipe, hierarchical"):  # fmt: skip
         batch, given = batch_of(VARIANTS[name]), workload(scaled_to_ep32(HARDWARE.expert_imbalance))
-        causes = evaluate(MODEL, HARDWARE, given, batch, per_rank=True).rank_memory_bytes
-        replayed = simulate_strategy(MODEL, HARDWARE, given, batch, events=False).result.peak_activation_bytes
+        causes = evaluate(case_of(given), batch, per_rank=True).rank_memory_bytes
+        replayed = simulate_strategy(case_of(given), batch, events=False).result.peak_activation_bytes
         parts = {cause: size[0] / GIB for cause, size in causes.items()} | {"activations": replayed[0] / GIB}
         total = sum(parts.values())
         rank = int(np.argmax(total))
@@ -131,10 +132,9 @@ def kimi_table() -> None:
     rows = []
     for case in sorted(cases, key=lambda case: case.run.num_devices):
         batch = case.batch.take(slice(0, 1))
-        given = (case.model, case.hardware, case.workload)
-        step, measured = simulate_strategy(*given, batch), case.run.step_time_s
-        plain = simulate_strategy(*given, replace(batch, ep_overlap=np.zeros(1, dtype=bool)), events=False).step_s
-        closed = float(evaluate(*given, batch).step_s[0])
+        step, measured = simulate_strategy(case.case, batch), case.run.step_time_s
+        plain = simulate_strategy(case.case, replace(batch, ep_overlap=np.zeros(1, dtype=bool)), events=False).step_s
+        closed = float(evaluate(case.case, batch).step_s[0])
         rows.append([str(case.run.num_devices), f"`{batch_to_strategy(batch)}`", f"{measured:.2f}", f"{step.step_s:.2f}",
                      f"{100 * (step.step_s / measured - 1):+.1f}%", f"{closed:.2f}", percent(step.masked_frac),
                      percent(step.steady_masked_frac), f"{100 * (plain / step.step_s - 1):+.1f}%"])  # fmt: skip

@@ -18,19 +18,12 @@ from autodeploy.accuracy.recompute import FULL, NONE, Recompute, parse_recompute
 from autodeploy.accuracy.shapes import Shapes
 from autodeploy.accuracy.stack import software_stack, workload
 from autodeploy.errors import InputError
+from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import find_schedule
 from cost_models.strategies import DISPATCHER_CODE, SCHEDULE_CODE, Layout, StrategyBatch
 
-SCHEDULE_NAMES = {
-    "v-half": "zb-v-half",
-    "v-min": "zb-v-min",
-    "zbv": "zb-v",
-    "zbv-formatted": "zb-v",
-    "zero-bubble": "zb-h1",
-    "zero-bubble (zbb)": "zb-1p",
-}
-V_SHAPED = ("zb-v", "zb-v-half", "zb-v-min", "dualpipev")
 MICRO_BATCHES_TRIED = (1, 2, 4, 8)
 VPP_TRIED = 12  # most chunks per rank tried where a row leaves VPP open
 
@@ -74,6 +67,10 @@ class RunCase:
     points: tuple[Point, ...]
     assumed: tuple[str, ...] = ()
     memory_ranks: tuple[int, ...] = ()
+
+    @property
+    def case(self) -> Case:
+        return Case(model=self.model, hardware=self.hardware, workload=self.workload)
 
     @property
     def batch(self) -> StrategyBatch:
@@ -225,15 +222,13 @@ def _schedule(run: Run, pp: int, vpp: int) -> str:
         return "none"
     if run.schedule in (None, "none", "interleaved", "1f1b"):
         return "interleaved" if vpp > 1 else "1f1b"
-    return SCHEDULE_NAMES.get(run.schedule, run.schedule)
+    return find_schedule(run.schedule).name
 
 
 def _fixed(
     run: Run, model: ModelSpec, axes: dict[str, int], vpp: int, layout: Layout, recompute: Recompute, assumed: list[str]
 ) -> Point:
     schedule = _schedule(run, axes["pp"], vpp)
-    if schedule not in SCHEDULE_CODE:
-        raise InputError("schedule", run.schedule, f"one of {', '.join(SCHEDULE_CODE)}")
     sequence_parallel = run.sequence_parallel
     if sequence_parallel is None:
         sequence_parallel = axes["tp"] > 1

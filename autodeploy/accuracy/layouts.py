@@ -8,24 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from autodeploy.errors import InputError
+from autodeploy.strategy.split import Split
 from cost_models.inputs import ModelSpec
 from cost_models.strategies import Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Decoder layers of each virtual stage; where the embedding, the MTP modules and the head sit."""
-
-    layers: tuple[int, ...]
-    embedding: int = 0
-    mtp: int = -1
-    head: int = -1
-
 
 # -------------------------------------------------------------------------------- splits that no source spells out
 
@@ -170,7 +159,8 @@ def megatron_split(text: str) -> Split:
     flat = re.sub(r"([EtmL])\*(\d+)", lambda m: m.group(1) * int(m.group(2)), flat)
     stages = flat.split("|")
     where = {letter: next((i for i, stage in enumerate(stages) if letter in stage), -1) for letter in "EmL"}
-    return Split(tuple(stage.count("t") for stage in stages), where["E"], where["m"], where["L"])
+    layers = tuple(stage.count("t") for stage in stages)
+    return Split(layers, mtp=where["m"], embedding=where["E"], head=where["L"])
 
 
 def _check(split: Split, text: str, layers: int, stages: int) -> None:

@@ -62,7 +62,7 @@ def grouped(cases: Iterable[RunCase]) -> list[list[RunCase]]:
 def _price(group: list[RunCase], evaluate: Evaluate) -> dict[str, Prediction]:
     first = group[0]
     batch = batch_of(point for case in group for point in case.points)
-    cost = evaluate(first.model, first.hardware, first.workload, batch, per_rank=bool(first.memory_ranks))
+    cost = evaluate(first.case, batch, per_rank=bool(first.memory_ranks))
     predictions, start = {}, 0
     for case in group:
         rows = slice(start, start + len(case.points))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +60,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
     "sweep": Command("autodeploy.cli.sweep", "sweep", "A matrix of models x hardware x cards x batches."),
     "models": Command("autodeploy.cli.models", "models", "List the models that ship, or show one."),
     "hardware": Command("autodeploy.cli.hardware", "hardware", "List the hardware profiles that ship, or show one."),
+    "stacks": Command("autodeploy.cli.stacks", "stacks", "List the software stacks that ship, or show one."),
 }
 GROUP_HELP = {"balance": "Balance experts, data or layers on your own data."}
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -113,6 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     AUTODEPLOY_DEBUG=1 asks for it."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = os.environ.get("AUTODEPLOY_DEBUG", "") not in ("", "0")
+    _take_interrupts()
     try:
         code = build_app(arguments)(args=arguments, prog_name="autodeploy", standalone_mode=False)
         sys.stdout.flush()
@@ -138,6 +142,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(
             f"internal error: {type(error).__name__}: {error} (AUTODEPLOY_DEBUG=1 shows where)", INTERNAL_ERROR
         )
+
+
+def _take_interrupts() -> None:
+    """From here on Ctrl-C is an exception: what was found until then is printed (see ``autodeploy.cli``)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _usage(error: Any) -> str:

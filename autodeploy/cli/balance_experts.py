@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from autodeploy.balance.experts import (
     Links,
+    Placement,
     Task,
     Topology,
     coactivation,
@@ -26,8 +28,11 @@ from autodeploy.balance.experts import (
     reduce_traffic,
     replay,
 )
+from autodeploy.balance.experts.place import hierarchical
 from autodeploy.balance.experts.plan import Plan
 from autodeploy.balance.experts.report import MOVE_COLUMNS, plan_document, replay_document
+from autodeploy.balance.experts.report_place import PlaceRequest
+from autodeploy.cli.balance_place import check_shares, placed, render_place
 from autodeploy.cli.output import check_format, check_writable, emit
 from autodeploy.errors import InputError
 from autodeploy.hardware import load_hardware
@@ -49,7 +54,20 @@ def experts(
     ] = None,
     slots: Annotated[int, typer.Option("--slots", help="Expert slots over all cards. [experts + replicas]")] = 0,
     replicas: Annotated[int, typer.Option("--replicas", help="Redundant experts over all cards.")] = 0,
-    groups: Annotated[int, typer.Option("--groups", help="Router groups kept whole on a node.")] = 1,
+    groups: Annotated[int, typer.Option("--groups", help="Router groups; every copy stays on its group's node.")] = 1,
+    relaxed: Annotated[
+        bool, typer.Option("--relaxed", help="With --groups: copies beyond the first may leave the node.")
+    ] = False,
+    place: Annotated[bool, typer.Option("--place", help="Only place for the given loads: no prices needed.")] = False,
+    shares: Annotated[
+        str, typer.Option("--shares", help="With --place, tokens of copies: even, fixed or step (a linear program).")
+    ] = "even",
+    experts_count: Annotated[
+        int, typer.Option("--experts", help="Experts of a layer, where the file may lack idle ones.")
+    ] = 0,
+    token_bytes: Annotated[
+        float, typer.Option("--token-bytes", help="Bytes a token moves to another node and back, both passes.")
+    ] = 0.0,
     bytes_per_expert: Annotated[float, typer.Option("--bytes-per-expert", help="Weights and optimizer state.")] = 0.0,
     hardware: Annotated[str, typer.Option("--hardware", help="Profile that gives bandwidths and the rate.")] = "",
     intra_bandwidth: Annotated[float, typer.Option("--intra-bandwidth", help="Bytes/s of a card inside a node.")] = 0.0,
@@ -75,20 +93,26 @@ def experts(
         raise InputError("--horizon", horizon, "a whole number of steps > 0")
     if interval < 0:
         raise InputError("--interval", interval, "a whole number of steps > 0, or 0 for the horizon")
-    loads = read_history(history, input_format)
+    loads = read_history(history, input_format, experts_count)
     topology = _topology(nodes, cards_per_node, devices)
+    now = _placement_now(loads.shape[1:], topology, placement, slots, replicas, groups)
+    check_shares(shares)
+    if place:
+        across = inter_bandwidth or (_bandwidths(load_hardware(hardware), topology)[1] if hardware else 0.0)
+        request = PlaceRequest(
+            topology=topology,
+            groups=groups,
+            relaxed=relaxed,
+            shares=shares,
+            token_bytes=token_bytes,
+            inter_bytes_per_s=across,
+        )
+        emit(render_place(placed(loads, now, request), output_format), output)
+        return
+    if shares != "even":
+        raise InputError("--shares", shares, "given with --place", "add --place")
     task = _task(topology, groups, bytes_per_expert, hardware, intra_bandwidth, inter_bandwidth, seconds_per_token)
-    if slots and replicas and slots != loads.shape[2] + replicas:
-        raise InputError("--slots", slots, f"experts + --replicas ({loads.shape[2] + replicas})", "give one of the two")
-    if replicas < 0 or slots < 0:
-        raise InputError("--replicas" if replicas < 0 else "--slots", min(replicas, slots), "a whole number >= 0")
-    layers, count = loads.shape[1:]
-    if placement is None:
-        now = contiguous(layers, count, topology.cards, slots or count + replicas)
-    else:
-        now = read_placement(placement, layers, count, topology.cards)
-        if (slots or replicas) and now.slots != (slots or count + replicas):
-            raise InputError("--placement", f"{now.slots} slots", f"{slots or count + replicas} slots", "drop --slots")
+    task = replace(task, relaxed=relaxed)
     plan = make_plan(loads, now, task, horizon)
     document = plan_document(plan, task)
     if choices is not None:
@@ -96,6 +120,27 @@ def experts(
     if with_replay:
         document["replay"] = replay_document(replay(loads, now, task, horizon, interval))
     emit(_render(document, output_format), output)
+
+
+def _placement_now(
+    shape: tuple[int, int], topology: Topology, path: Path | None, slots: int, replicas: int, groups: int
+) -> Placement:
+    """The placement given, or neighbouring experts on a card."""
+    layers, count = shape
+    if slots and replicas and slots != count + replicas:
+        raise InputError("--slots", slots, f"experts + --replicas ({count + replicas})", "give one of the two")
+    if replicas < 0 or slots < 0:
+        raise InputError("--replicas" if replicas < 0 else "--slots", min(replicas, slots), "a whole number >= 0")
+    if groups < 1 or count % groups:
+        raise InputError("--groups", groups, f"a divisor of the {count} experts")
+    wanted = slots or count + replicas
+    if path is None:
+        own = topology.nodes if hierarchical(topology, groups, count) else 1
+        return contiguous(layers, count, topology.cards, wanted, own)
+    now = read_placement(path, layers, count, topology.cards)
+    if (slots or replicas) and now.slots != wanted:
+        raise InputError("--placement", f"{now.slots} slots", f"{wanted} slots", "drop --slots")
+    return now
 
 
 def _topology(nodes: int, cards_per_node: int, devices: int) -> Topology:
@@ -113,6 +158,14 @@ def _topology(nodes: int, cards_per_node: int, devices: int) -> Topology:
     return Topology(nodes=nodes, cards_per_node=cards_per_node)
 
 
+def _bandwidths(profile: HardwareProfile, topology: Topology) -> tuple[float, float]:
+    """Bytes/s of a card inside a node and between nodes."""
+    inside = [tier for tier in profile.tiers if tier.cards >= topology.cards_per_node]
+    across = [tier for tier in profile.tiers if tier.cards >= topology.cards]
+    near, far = ((found or profile.tiers[-1:])[0].bandwidth_bytes_per_s for found in (inside, across))
+    return near, far
+
+
 def _task(
     topology: Topology, groups: int, bytes_per_expert: float, hardware: str, intra: float, inter: float, rate_s: float
 ) -> Task:
@@ -123,10 +176,8 @@ def _task(
         )
     if hardware:
         profile = load_hardware(hardware)
-        inside = [tier for tier in profile.tiers if tier.cards >= topology.cards_per_node]
-        across = [tier for tier in profile.tiers if tier.cards >= topology.cards]
-        intra = intra or (inside or profile.tiers[-1:])[0].bandwidth_bytes_per_s
-        inter = inter or (across or profile.tiers[-1:])[0].bandwidth_bytes_per_s
+        inside, across = _bandwidths(profile, topology)
+        intra, inter = intra or inside, inter or across
         rate_s = rate_s or _seconds_per_token(profile, bytes_per_expert)
     for name, value in (("--intra-bandwidth", intra), ("--inter-bandwidth", inter), ("--seconds-per-token", rate_s)):
         if not value > 0:

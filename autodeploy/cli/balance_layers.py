@@ -34,6 +34,8 @@ def layers(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     costs: Annotated[Path | None, typer.Option(help="Item costs: YAML, JSON or CSV.")] = None,
     pp: Annotated[int, typer.Option("--pp", help="Pipeline ranks. [by STRATEGY]")] = 1,
     vpp: Annotated[int, typer.Option("--vpp", help="Virtual stages of each rank.")] = 1,
@@ -77,8 +79,8 @@ def layers(
 def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
     """Items, PP, VPP and options of MODEL STRATEGY; the layout now is the strategy's, the cap what the card leaves."""
     from autodeploy.cli.estimate import load_and_price
-    from autodeploy.twin import price_items
-    from autodeploy.twin.balanced import options_for, stages_of
+    from autodeploy.replay.balanced import options_for, stages_of
+    from autodeploy.replay.items import price_items
 
     if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
         raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
@@ -87,13 +89,13 @@ def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems,
             raise InputError(name, None, "a --costs file, or MODEL STRATEGY --hardware H --devices N")
     absent = ("memory_cap", "tokens", "price_per_device_hour", "micro_batch", "recompute", "schedule", "zero")
     loaded, batch, cost = load_and_price(given | dict.fromkeys(absent), "balance layers")
-    found = options_for(cost, batch, loaded.hardware, loaded.workload, options.time_limit_s)
+    found = options_for(cost, loaded.case, batch, options.time_limit_s)
     layout = batch.layouts[0]
     kept = {name: getattr(options, name) for name in ("mtp_apart", "before")}
     if options.memory_cap_bytes != float("inf"):
         kept["memory_cap_bytes"] = options.memory_cap_bytes
     kept["before"] = kept["before"] or stages_of(layout)
-    items = price_items(loaded.model, loaded.hardware, loaded.workload, batch)
+    items = price_items(loaded.case, batch)
     return items, layout.pp, layout.vpp, replace(found, **kept)
 
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autodeploy.errors import InputError
+from cost_models.case import Case as PricedCase
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
 
 if TYPE_CHECKING:
     from autodeploy.report.entry import Case
+    from autodeploy.stacks import Program
 
 GIB = 2**30
 BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
@@ -34,6 +36,8 @@ class CaseOptions:
     memory_cap: float | None
     tokens: str | None
     price: float | None
+    stack: str | None = None
+    set: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +46,20 @@ class LoadedCase:
     hardware: HardwareProfile
     workload: Workload
     backend: str
+    stack: str
     tokens: float | None
     price: float | None
+
+    @property
+    def case(self) -> PricedCase:
+        return PricedCase(model=self.model, hardware=self.hardware, workload=self.workload)
 
 
 def load_case(options: CaseOptions) -> LoadedCase:
     """Reads the files and checks every value. InputError names what is wrong."""
     from autodeploy.hardware import load_hardware
     from autodeploy.models import load_model
+    from autodeploy.stacks import settle
 
     _positive("--seq-length", options.seq_length, "a whole number of tokens > 0")
     _positive("--global-batch", options.global_batch, "a whole number of sequences > 0")
@@ -72,15 +82,33 @@ def load_case(options: CaseOptions) -> LoadedCase:
     price = options.price
     if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
         price = hardware.price_per_card_hour_usd
-    workload = Workload(
+    program = program_of(options.stack, options.set, backend, hardware)
+    settled = settle(
+        program,
+        model,
+        hardware,
         seq_length=options.seq_length,
         global_batch=options.global_batch,
         precision=options.precision,
-        expert_imbalance=_imbalance(options.imbalance, model, hardware),
-        imbalance_by_ep=options.imbalance is None,
-        stack=hardware.stack,
+        imbalance=_imbalance(options.imbalance),
     )
-    return LoadedCase(model=model, hardware=hardware, workload=workload, backend=backend, tokens=tokens, price=price)
+    return LoadedCase(
+        model=settled.model,
+        hardware=settled.hardware,
+        workload=settled.workload,
+        backend=backend,
+        stack=program.label,
+        tokens=tokens,
+        price=price,
+    )
+
+
+def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware: HardwareProfile) -> Program:
+    """The stack that is named, or the back end's, with what ``--set`` changes."""
+    from autodeploy.stacks import Program, default_stack, load_stack, parse_sets
+
+    name = stack or default_stack(backend, hardware.backend)
+    return Program(stack=load_stack(name), chosen=parse_sets(sets or ()))
 
 
 def case_of(loaded: LoadedCase) -> Case:
@@ -93,6 +121,7 @@ def case_of(loaded: LoadedCase) -> Case:
         hardware=loaded.hardware,
         workload=loaded.workload,
         backend=loaded.backend,
+        stack=loaded.stack,
         tokens=loaded.tokens,
         price_per_device_hour=loaded.price,
         step_time_error_frac=step_time_error_frac(loaded.model, loaded.hardware, loaded.workload.precision),
@@ -112,13 +141,8 @@ def with_cap(hardware: HardwareProfile, cap_gib: float | None) -> HardwareProfil
     return dataclasses.replace(hardware, device=device)
 
 
-def _imbalance(asked: float | None, model: ModelSpec, hardware: HardwareProfile) -> float:
-    is_moe = any(kind.feed_forward is not None and kind.feed_forward.is_moe for kind in model.kinds)
-    if not is_moe:
-        return 1.0
-    if asked is None:
-        return 1.0 if hardware.stack.forced_balance else max(hardware.expert_imbalance, 1.0)
-    if not (math.isfinite(asked) and asked >= 1.0):
+def _imbalance(asked: float | None) -> float | None:
+    if asked is not None and not (math.isfinite(asked) and asked >= 1.0):
         raise InputError("--imbalance", asked, "largest over mean load of an expert rank: a number >= 1")
     return asked
 

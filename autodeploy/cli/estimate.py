@@ -22,6 +22,8 @@ CASE = (
     "precision",
     "backend",
     "imbalance",
+    "stack",
+    "set",
     "memory_cap",
     "tokens",
 )
@@ -39,6 +41,8 @@ def estimate(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
@@ -78,22 +82,21 @@ def estimate(
 def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.report.documents import estimate_document
+    from autodeploy.search.real_parts import replayed_s
 
     loaded, batch, cost = load_and_price(given, "estimate")
-    return estimate_document(case_of(loaded), batch, cost)
+    return estimate_document(case_of(loaded), batch, cost, simulated_s=replayed_s(loaded.case, batch))
 
 
 def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
     """The case and its one strategy, priced by rank."""
     from autodeploy.cli.case import CaseOptions, load_case
-    from autodeploy.search.standard import price_one
+    from autodeploy.search.real_parts import price_one
 
     options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
     devices = _devices(given["devices"], command)
     loaded = load_case(options)
-    batch, cost = price_one(
-        strategy_text(given), loaded.model, loaded.hardware, loaded.workload, devices, loaded.backend
-    )
+    batch, cost = price_one(strategy_text(given), loaded.case, devices, loaded.backend)
     return loaded, batch, cost
 
 

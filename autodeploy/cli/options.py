@@ -23,6 +23,12 @@ Imbalance = Annotated[
     float | None,
     typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]"),
 ]
+Stack = Annotated[
+    str | None, typer.Option("--stack", help="Software stack (`autodeploy stacks`) or YAML file. [by back end]")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="field=value of the stack, such as grad_dtype=bf16; repeatable.")
+]
 MemoryCap = Annotated[float | None, typer.Option("--memory-cap", help="GiB a card may reserve. [by hardware]")]
 Tokens = Annotated[
     str | None, typer.Option("--tokens", help="Token budget, such as 15e12 or 15T: adds days and card-hours.")

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
-AXES = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "micro_batch_group", "recompute", "schedule", "zero",
-    "dispatcher", "ep_overlap", "sequence_parallel", "offload", "swap", "layout",
-)  # fmt: skip
+INTERRUPTED = 130
 
 
 def search(
@@ -28,6 +25,8 @@ def search(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
@@ -68,7 +67,8 @@ def search(
 
     Axes (--tp, --pp, ...): one value fixes an axis, 1,2,4 or 1..8 narrows it, no option leaves it free.
 
-    Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed).
+    Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed), 130 stopped by Ctrl-C (what was
+    found until then is ranked).
     """
     given = dict(locals())
     from autodeploy.cli.output import check_format, check_writable, emit, render
@@ -89,6 +89,8 @@ def search(
         return entries_csv(document["ranked"], common_columns(document))
 
     emit(render(format, document, table, csv), output)
+    if document["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
     if not document["ranked"]:
         raise typer.Exit(NOTHING_FEASIBLE)
 
@@ -106,6 +108,8 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         "precision",
         "backend",
         "imbalance",
+        "stack",
+        "set",
         "memory_cap",
         "tokens",
     )
@@ -122,11 +126,12 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:
     """Nothing valid to price: the input contradicts itself. Names the rules that exclude most."""
     from autodeploy.errors import InputError
+    from autodeploy.strategy.axis_table import OPTIONS
     from autodeploy.strategy.rules import RULES
 
     rules = {rule.name: rule for rule in RULES}
     names = [name for name, _ in result.counts.rejected.most_common() if name in rules][:3]
-    options = ("devices", "global_batch", *(name for name in AXES if given[name] is not None))
+    options = ("devices", "global_batch", *(name for name in OPTIONS if given[name] is not None))
     typed = " ".join(f"--{name.replace('_', '-')} {given[name]}" for name in options)
     why = "; ".join(f"rule {name}: {rules[name].text}" for name in names)
     raise InputError(
@@ -139,15 +144,14 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
     from autodeploy.strategy.axes import Axes
+    from autodeploy.strategy.axis_table import OPTIONS
 
-    axes = Axes.of({name: given[name] for name in AXES if given[name] is not None})
+    axes = Axes.of({name: given[name] for name in OPTIONS if given[name] is not None})
     if isinstance(axes.zero, tuple) and not set(axes.zero) <= {0, 1, 2, 3}:
         raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
     plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
     return SearchRequest(
-        model=loaded.model,
-        hardware=loaded.hardware,
-        workload=loaded.workload,
+        case=loaded.case,
         backend=loaded.backend,
         devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
         axes=axes,

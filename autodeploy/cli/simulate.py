@@ -29,6 +29,8 @@ def simulate(
     precision: opt.Precision = "bf16",
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    stack: opt.Stack = None,
+    set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
@@ -74,11 +76,11 @@ def simulate(
 def _run(given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.cli.estimate import load_and_price
+    from autodeploy.replay import simulate_strategy
     from autodeploy.report.simulate_document import simulate_document
-    from autodeploy.twin import simulate_strategy
 
     loaded, batch, cost = load_and_price(given, "simulate")
-    step = simulate_strategy(loaded.model, loaded.hardware, loaded.workload, batch)
+    step = simulate_strategy(loaded.case, batch)
     return simulate_document(case_of(loaded), batch, cost, step), step
 
 

@@ -8,12 +8,8 @@ from typing import Any
 
 from autodeploy.errors import InputError
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.mixers.table import MIXERS
 
-KIND_NEEDS = {  # what a kind cannot do without, beside query_heads
-    "mla": ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"),
-    "gated_delta": ("value_heads", "conv_kernel"),
-    "mamba": ("value_heads", "state_dim", "state_groups", "conv_kernel"),
-}
 NO_HALF = "none"  # a block without attention, or without feed-forward
 MODEL_FLAGS = (
     "tied_embeddings", "norm_bias", "learned_positions", "embedding_norm", "head_bias", "max_seq_length",
@@ -53,7 +49,7 @@ def _attention(name: str, entry: Mapping[str, Any], hidden: int) -> Attention:
     filled = dict(entry)
     prefix = f"attention.{name}" if name else "attention"
     heads = filled["query_heads"]
-    for field in KIND_NEEDS.get(filled.get("kind", "softmax"), ()):
+    for field in _needs(filled.get("kind", "softmax")):
         if not filled.get(field):
             raise InputError(f"{prefix}.{field}", filled.get(field), f"a whole number > 0 for kind {filled['kind']}")
     filled.setdefault("kv_heads", heads)
@@ -65,6 +61,12 @@ def _attention(name: str, entry: Mapping[str, Any], hidden: int) -> Attention:
         filled["head_dim"] = hidden // heads
     filled.setdefault("v_head_dim", filled.get("qk_nope_head_dim") or filled["head_dim"])
     return Attention(**filled)
+
+
+def _needs(kind: str) -> tuple[str, ...]:
+    """What the kind cannot do without, beside query_heads; an unknown kind is reported where the value is built."""
+    mixer = MIXERS.get(kind)
+    return mixer.needs if mixer else ()
 
 
 def _runs(

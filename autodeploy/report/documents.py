@@ -13,6 +13,7 @@ from cost_models.strategies import StrategyBatch
 
 if TYPE_CHECKING:
     from autodeploy.search import SearchResult
+    from autodeploy.search.rank import Ranking
     from cost_models.step import StepCost
 
 
@@ -29,6 +30,7 @@ def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
         },
         "hardware": case.hardware.name,
         "backend": case.backend,
+        "stack": case.stack,
         "precision": case.workload.precision,
         "devices": devices,
         "seq_length": case.workload.seq_length,
@@ -45,6 +47,7 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
     if len(request.devices) > 1:
         document["devices_range"] = list(request.devices)
     document |= {"method": request.method, "objective": request.objective, "timed_out": result.timed_out}
+    document["interrupted"] = result.interrupted
     document["space"] = {
         "core": counts.core,
         "enumerated": result.enumerated,
@@ -56,6 +59,9 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
         "refine_s": result.refine_s,
     }
     document["ranked"] = ranked_entries(case, result)
+    if len(request.devices) > 1:
+        document["space"] |= {"sizes": len(request.devices), "sizes_priced": counts.sizes}
+        document["sizes"] = entries_of(case, result.sizes, result.sizes_cost)
     document["nearest"] = [
         {
             "strategy": str(batch_to_strategy(miss.strategy, 0)),
@@ -69,13 +75,18 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
 
 
 def ranked_entries(case: Case, result: SearchResult) -> list[dict[str, Any]]:
-    if result.ranking is None or result.cost is None:
+    return entries_of(case, result.ranking, result.cost)
+
+
+def entries_of(case: Case, ranking: Ranking | None, cost: StepCost | None) -> list[dict[str, Any]]:
+    """Ranked strategies as entries, in order."""
+    if ranking is None or cost is None:
         return []
-    simulated = [None if math.isnan(seconds) else float(seconds) for seconds in result.ranking.simulated_s]
-    batch = result.ranking.candidates.batch
+    simulated = [None if math.isnan(seconds) else float(seconds) for seconds in ranking.simulated_s]
+    batch = ranking.candidates.batch
     _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
     return [
-        entry(case, batch, result.cost, i, not_launchable=reasons[i], simulated_s=seconds)
+        entry(case, batch, cost, i, not_launchable=reasons[i], simulated_s=seconds)
         for i, seconds in enumerate(simulated)
     ]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 SECONDS_PER_DAY = 86400.0
+DUST = 1e-12  # what is left of sums in another order
 FLOPS_CONVENTION = "causal attention, head and MTP, no recompute"
 PEAK_OF_PRECISION = {"fp8": "fp8", "fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp16": "fp16", "bf16": "bf16"}
 
@@ -29,6 +30,7 @@ class Case:
     hardware: HardwareProfile
     workload: Workload
     backend: str
+    stack: str = ""
     step_time_error_frac: float | None = None
     tokens: float | None = None
     price_per_device_hour: float | None = None
@@ -55,6 +57,7 @@ def entry(
     return {
         "rank": i + 1,
         **axes_of(strategy, batch, i, case.workload.global_batch),
+        "stack": case.stack,
         "launchable": not not_launchable,
         "not_launchable_because": not_launchable or None,
         "step_time_s": step_s,
@@ -109,7 +112,8 @@ def times_to(step_s: float, time_s: Mapping[str, float]) -> dict[str, float]:
     """The causes, with the bubble adjusted so that they sum to ``step_s``: what the simulator finds beyond the closed
     form is waiting, or waiting that did not happen."""
     times = dict(time_s)
-    times["bubble"] = times.get("bubble", 0.0) + step_s - sum(times.values())
+    bubble = times.get("bubble", 0.0) + step_s - sum(times.values())
+    times["bubble"] = 0.0 if abs(bubble) < DUST * step_s else bubble
     return times
 
 
@@ -141,6 +145,4 @@ def per_rank(batch: StrategyBatch, cost: StepCost, i: int) -> dict[str, Any]:
         "peak_memory_gib": [sum(column) for column in zip(*memory.values(), strict=True)],
         "memory_gib": memory,
     }
-    if cost.rank_time_s:
-        lists["time_s"] = {cause: [float(v) for v in seconds[i, :ranks]] for cause, seconds in cost.rank_time_s.items()}
     return lists

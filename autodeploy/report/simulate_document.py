@@ -11,7 +11,7 @@ from autodeploy.schedule.segments import LANE_NAMES
 from cost_models.strategies import StrategyBatch
 
 if TYPE_CHECKING:
-    from autodeploy.twin import SimulatedStep
+    from autodeploy.replay import SimulatedStep
     from cost_models.step import StepCost
 
 CUTS = {entry.name: entry.cut for entry in CATALOGUE}

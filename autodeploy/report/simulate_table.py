@@ -11,7 +11,7 @@ from autodeploy.report.estimate_table import headline, shares, side_by_side
 from autodeploy.report.table import WIDTH, columns, heading, seconds, wrap
 
 if TYPE_CHECKING:
-    from autodeploy.twin import SimulatedStep
+    from autodeploy.replay import SimulatedStep
 
 SMALL_RANKS, SMALL_SLOTS = 8, 40  # a timeline in the terminal shows no more forwards of a rank than this
 RANK_COLUMNS = 9  # "rank  12 " in front of the timeline

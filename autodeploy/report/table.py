@@ -120,6 +120,10 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
         notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}."))
     if document["timed_out"]:
         notes.append("Stopped at --timeout: what was found until then is ranked.")
+    if document.get("interrupted"):
+        notes.append("Stopped by Ctrl-C: what was found until then is ranked.")
+    if space.get("sizes_priced", 0) < space.get("sizes", 0):
+        notes.append(f"Priced {space['sizes_priced']} of {space['sizes']} sizes, coarse to fine.")
     return notes
 
 

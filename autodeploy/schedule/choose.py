@@ -7,7 +7,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.blocks import BlockGraph
+from autodeploy.schedule.alike import first_best
+from autodeploy.schedule.blocks import BlockGraph, SlotKind
 from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder, ordered_streams
 from autodeploy.schedule.operations import B, F
 from autodeploy.schedule.replay import price_slots
@@ -51,21 +52,30 @@ def choose_lane_orders(
     Estimate: micro-batches x chunks x the pace of the paired slots of the rank with most work, and for the ends (p-1)
     times the passage of a single forward and a single backward.
     """
+    chosen = np.zeros(packed_s.shape[-1], dtype=np.int64)
+    for pairs, rows in _paired_kinds(graph, packed_s):
+        part = np.ascontiguousarray(packed_s[..., rows])
+        estimates = [_estimate_s(graph, pairs, structures, part, entry, piece_overhead_s) for entry in CATALOGUE]
+        chosen[rows] = first_best(np.array(estimates))
+    return chosen
+
+
+def _estimate_s(
+    graph: BlockGraph,
+    pairs: tuple[SlotKind, ...],
+    structures: tuple[Structure, ...],
+    packed_s: F64,
+    entry: LaneOrder,
+    piece_overhead_s: float,
+) -> F64:
+    """Seconds of a step under one lane order, [N]."""
     schedule = graph.schedule
-    pairs = tuple(graph.kinds[k] for k in _paired_kinds(graph, packed_s))
-    if not pairs:
-        return np.zeros(packed_s.shape[-1], dtype=np.int64)
-    singles = tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
+    slots = pairs + tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
+    templates = [slot_template(kinds, tuple(structures[s] for s in stages), entry) for kinds, stages in slots]
+    matrix = price_slots(slots, templates, packed_s, None, piece_overhead_s).matrix
+    passage = matrix[len(pairs) :, LANES, LANES].mean(axis=0) * 2
     turns = schedule.micro_batches * schedule.stages / schedule.pp
-    estimates = []
-    for entry in CATALOGUE:
-        templates = [
-            slot_template(kinds, tuple(structures[s] for s in stages), entry) for kinds, stages in pairs + singles
-        ]
-        matrix = price_slots(pairs + singles, templates, packed_s, None, piece_overhead_s).matrix
-        passage = matrix[len(pairs) :, LANES, LANES].mean(axis=0) * 2
-        estimates.append(turns * _pace_s(matrix[: len(pairs)]) + (schedule.pp - 1) * passage)
-    return np.asarray(np.argmin(np.round(np.array(estimates), 12), axis=0), dtype=np.int64)
+    return np.asarray(turns * _pace_s(matrix[: len(pairs)]) + (schedule.pp - 1) * passage)
 
 
 def _pace_s(pair_matrices: F64, rounds: int = 3) -> F64:
@@ -79,14 +89,17 @@ def _pace_s(pair_matrices: F64, rounds: int = 3) -> F64:
     return np.asarray((clocks.max(axis=0) - before) / len(pair_matrices))
 
 
-def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[int]:
-    """Forward-backward pairs of the rank with the most time in them, at most four kinds."""
+def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[tuple[tuple[SlotKind, ...], NDArray[np.int64]]]:
+    """Forward-backward pairs of the rank with the most time in them, at most four kinds; with the scenarios that have
+    their most time there. Empty where the schedule pairs nothing."""
     by_rank: dict[int, set[int]] = {}
     for kind, rank in zip(graph.kind, graph.rank, strict=True):
         if graph.kinds[kind][0] == (F, B):
             by_rank.setdefault(int(rank), set()).add(int(kind))
     if not by_rank:
         return []
-    stage_s = packed_s.sum(axis=(1, 2)).mean(axis=1)
-    heaviest = max(by_rank, key=lambda r: max(sum(stage_s[s] for s in graph.kinds[k][1]) for k in by_rank[r]))
-    return sorted(by_rank[heaviest])[:4]
+    stage_s = packed_s.sum(axis=(1, 2))  # [S, N]
+    most = [np.max([stage_s[list(graph.kinds[k][1])].sum(axis=0) for k in kinds], axis=0) for kinds in by_rank.values()]
+    heaviest = first_best(-np.array(most))
+    chosen = [tuple(graph.kinds[k] for k in sorted(kinds)[:4]) for kinds in by_rank.values()]
+    return [(chosen[r], np.flatnonzero(heaviest == r)) for r in np.unique(heaviest)]

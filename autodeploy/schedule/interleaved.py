@@ -16,6 +16,7 @@ from autodeploy.schedule.operations import (
     loop_placement,
     one_direction,
 )
+from cost_models.schedules.interleaved import chunk_table, runs_in_groups
 
 
 def interleaved(shape: PipelineShape) -> Schedule:
@@ -26,26 +27,14 @@ def interleaved(shape: PipelineShape) -> Schedule:
 
 
 def check_group(shape: PipelineShape) -> None:
-    """Megatron's rule: p <= G <= m, and the last group is whole or at least p long."""
+    """p <= G <= m, and the last group is whole or at least p long (Megatron); or one group of all (torch)."""
     p, m, group = shape.pp, shape.micro_batches, shape.group_size
-    if shape.vpp == 1:
+    if shape.vpp == 1 or runs_in_groups(p, m, group):
         return
     if not p <= group <= m:
         raise ScheduleError("interleaved: group", group, f"between pp = {p} and the micro-batch count {m}")
-    if 0 < m % group < p:
-        fits = [g for g in range(p, m + 1) if m % g == 0 or m % g >= p]
-        raise ScheduleError(
-            "interleaved: group", group, f"such that {m} % group is 0 or >= pp = {p}; these do: {fits[:8]}"
-        )
-
-
-def chunk_table(shape: PipelineShape) -> list[tuple[int, int]]:
-    """(chunk, micro-batch) of each forward, the same on all ranks: groups of G, chunk by chunk."""
-    table = []
-    for first in range(0, shape.micro_batches, shape.group_size):
-        last = min(first + shape.group_size, shape.micro_batches)
-        table += [(chunk, i) for chunk in range(shape.vpp) for i in range(first, last)]
-    return table
+    fits = [g for g in range(p, m + 1) if m % g == 0 or m % g >= p]
+    raise ScheduleError("interleaved: group", group, f"such that {m} % group is 0 or >= pp = {p}; these do: {fits[:8]}")
 
 
 def warm_up_chunks(shape: PipelineShape, rank: int) -> int:
@@ -61,7 +50,7 @@ def warm_up_chunks(shape: PipelineShape, rank: int) -> int:
 
 def chunk_operations(shape: PipelineShape, rank: int) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
     """All forwards and all backwards of `rank`, each in its own order."""
-    table = chunk_table(shape)
+    table = chunk_table(shape.vpp, shape.micro_batches, shape.group_size)
     forwards = [(F, chunk * shape.pp + rank, i) for chunk, i in table]
     backwards = [(B, (shape.vpp - 1 - chunk) * shape.pp + rank, i) for chunk, i in table]
     return forwards, backwards

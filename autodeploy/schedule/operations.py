@@ -13,7 +13,7 @@ A slot is one operation, or two that a rank runs side by side (forward of one mi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 F, B, I, W = 0, 1, 2, 3  # noqa: E741  forward; full backward; backward for the input; backward for the weights
@@ -121,6 +121,11 @@ def _trailing_backwards(order: Order) -> int:
 
 
 ScheduleFn = Callable[[PipelineShape], Schedule]
+
+
+def slots_of(orders: Sequence[Sequence[Op]]) -> list[list[Slot]]:
+    """One operation a slot."""
+    return [[(op,) for op in order] for order in orders]
 
 
 def one_direction(name: str, shape: PipelineShape, rank_of: list[int], orders: list[list[Slot]]) -> Schedule:

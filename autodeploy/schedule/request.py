@@ -11,6 +11,7 @@ from autodeploy.schedule.costs import LayerSegments, StageCosts, StageMemory, St
 from autodeploy.schedule.operations import OrderCosts, PipelineShape, Schedule, ScheduleError
 from autodeploy.schedule.replay import NodeTimes
 from autodeploy.schedule.table import SCHEDULES
+from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -24,8 +25,8 @@ class SimulationRequest:
     """A batch of strategies that share schedule, pp, vpp, micro-batch count and group.
 
     `costs`: `StageCosts` (one number per stage and direction) or `LayerSegments` (three lanes).
-    `overlap`: "none" lets communication hold the compute lane; "lanes" gives each its lane; "auto" is "lanes" for
-    adaptive-pipe, dualpipe and dualpipev, else "none".
+    `overlap`: "none" lets communication hold the compute lane; "lanes" gives each its lane; "auto" is "lanes" where
+    the schedule pairs a forward with a backward, else "none".
     `lane_order`: a name of the catalogue; None chooses per scenario. `ends` (adaptive-pipe): where two micro-batches of
     one direction run side by side: "none", "warm-up", "cool-down", "both"; None tries the first two and keeps the faster
     (batches of many scenarios with groups of pp: "none", which is then the faster).
@@ -33,7 +34,7 @@ class SimulationRequest:
     `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits.
     `pair_saving_frac`: F&B of a pair takes (1 - this) (F + B); with `StageCosts` only.
     `sync_optimizer`: ranks meet before the optimizer (gradient norm); False: each goes on, as post-validation allows.
-    `order_costs`: what an automatic schedule plans with; None takes the mean over the batch.
+    `order_costs`: what an automatic schedule plans with; None: its own costs.
     """
 
     schedule: str
@@ -84,7 +85,7 @@ class SimulationRequest:
     @property
     def overlaps_lanes(self) -> bool:
         if self.overlap == "auto":
-            return self.schedule in ("adaptive-pipe", "dualpipe", "dualpipev")
+            return SCHEDULE_TABLE[self.schedule].pairs != "none"
         return self.overlap == "lanes"
 
     def shape(self, costs: OrderCosts | None = None) -> PipelineShape:

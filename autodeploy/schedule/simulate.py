@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.adaptive_pipe import adaptive_pipe_with
+from autodeploy.schedule.alike import first_best, order_costs, parts_alike, plan_costs_s
 from autodeploy.schedule.batches import join, rows, take
 from autodeploy.schedule.blocks import BlockGraph, build_graph
 from autodeploy.schedule.choose import choose_lane_orders, slot_templates
@@ -23,20 +24,32 @@ from autodeploy.schedule.outcome import make_result
 from autodeploy.schedule.replay import NodeTimes, SlotPrices, node_times, price_slots, replay
 from autodeploy.schedule.request import EpMasking, SimulationRequest, SimulationResult
 from autodeploy.schedule.segments import IS_EP, Segment
-from autodeploy.schedule.table import PLANS_WITH_COSTS, build_schedule
+from autodeploy.schedule.table import build_schedule
 from autodeploy.schedule.templates import Template
+from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 BLOCK = 128  # scenarios replayed at a time: the arrays of a level stay in cache
-MANY = 32  # above this count only ends that can pay are tried
 
 
 def simulate(request: SimulationRequest) -> SimulationResult:
     """Step time, bubble, lanes, memory and masked all-to-all of each scenario of `request`."""
-    if request.scenarios > BLOCK and not request.keep_events:
-        parts = [np.arange(at, min(at + BLOCK, request.scenarios)) for at in range(0, request.scenarios, BLOCK)]
-        order_costs = _order_costs(request)
-        return join([simulate(replace(take(request, at), order_costs=order_costs)) for at in parts], parts)
+    parts = _parts(request)
+    if len(parts) > 1:
+        return join([_simulate_alike(take(request, at)) for at in parts], parts)
+    return _simulate_alike(request)
+
+
+def _parts(request: SimulationRequest) -> list[I64]:
+    """Scenarios that share a graph, at most a block of them where no events are asked for."""
+    plans = SCHEDULE_TABLE[request.schedule].plans_with_costs and request.order_costs is None
+    parts = parts_alike(_with_sends(request), plan_costs_s(request) if plans else None)
+    size = request.scenarios if request.keep_events else BLOCK
+    return [at[start : start + size] for at in parts for start in range(0, len(at), size)]
+
+
+def _simulate_alike(request: SimulationRequest) -> SimulationResult:
     if not request.overlaps_lanes:
         return _run(request, _schedule(request, "none"), None, "none")
     entries = _chosen_orders(request)
@@ -48,7 +61,7 @@ def simulate(request: SimulationRequest) -> SimulationResult:
 
 def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult:
     """Runs with each candidate for the two ends, keeps the faster per scenario."""
-    if request.schedule != "adaptive-pipe":
+    if not SCHEDULE_TABLE[request.schedule].pairs_ends:
         return _run(request, _schedule(request, "none"), entry, "none")
     modes = _ends_to_try(request)
     if len(modes) > 1 and request.keep_events:
@@ -57,7 +70,7 @@ def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult
     results = [_run(request, _schedule(request, mode), entry, mode) for mode in modes]
     if len(results) == 1:
         return results[0]
-    best = np.argmin([result.step_s for result in results], axis=0)
+    best = first_best(np.array([result.step_s for result in results]))
     kept = [np.flatnonzero(best == k) for k in range(len(results))]
     for result, at in zip(results, kept, strict=True):
         if len(at) == request.scenarios:
@@ -66,14 +79,8 @@ def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult
 
 
 def _ends_to_try(request: SimulationRequest) -> tuple[str, ...]:
-    """With groups of pp the warm-up waits for the first micro-batch, and pairs only make it later; longer groups keep
-    ranks busy, and pairs pay. Few scenarios try both all the same.
-    """
-    if request.ends is not None:
-        return (request.ends,)
-    if request.scenarios > MANY and request.shape().group_size == request.pp:
-        return ("none",)
-    return ("none", "warm-up")
+    """Pairs in the warm-up pay where groups are longer than pp; with groups of pp they seldom do."""
+    return (request.ends,) if request.ends is not None else ("none", "warm-up")
 
 
 def _chosen_orders(request: SimulationRequest) -> NDArray[np.int64]:
@@ -86,7 +93,7 @@ def _chosen_orders(request: SimulationRequest) -> NDArray[np.int64]:
 
 
 def _schedule(request: SimulationRequest, ends: str) -> Schedule:
-    if request.schedule == "adaptive-pipe":
+    if SCHEDULE_TABLE[request.schedule].pairs_ends:
         return adaptive_pipe_with(
             request.shape(), pair_warm_up=ends in ("warm-up", "both"), pair_cool_down=ends in ("cool-down", "both")
         )
@@ -94,17 +101,11 @@ def _schedule(request: SimulationRequest, ends: str) -> Schedule:
 
 
 def _order_costs(request: SimulationRequest) -> OrderCosts | None:
-    """What an automatic schedule plans with: as given, or the mean of the batch."""
-    if request.schedule not in PLANS_WITH_COSTS or request.order_costs is not None:
+    """What an automatic schedule plans with: as given, or the costs of these scenarios, which plan alike."""
+    if not SCHEDULE_TABLE[request.schedule].plans_with_costs or request.order_costs is not None:
         return request.order_costs
-    stage = request.segments.stage_costs()
-    return OrderCosts(
-        forward_s=tuple(stage.forward_s.mean(axis=0).tolist()),
-        backward_input_s=tuple(stage.backward_input_s.mean(axis=0).tolist()),
-        backward_weight_s=tuple(stage.backward_weight_s.mean(axis=0).tolist()),
-        p2p_s=float(np.mean(request.p2p_s)),
-        weight_kept_frac=request.memory.weight_kept_frac if request.memory else 0.5,
-    )
+    kept = request.memory.weight_kept_frac if request.memory else 0.5
+    return order_costs(plan_costs_s(request)[0], kept)
 
 
 def _hop_s(request: SimulationRequest) -> F64:
@@ -135,9 +136,10 @@ def _run(request: SimulationRequest, schedule: Schedule, entry: LaneOrder | None
     """All scenarios of the request through one graph."""
     graph = build_graph(schedule)
     segments = _with_sends(request)
-    joint = request.schedule in ("dualpipe", "dualpipev")
-    adaptive = request.schedule == "adaptive-pipe"
-    templates = slot_templates(graph, segments.structures(), entry, joint, early_gradient=adaptive)
+    pairs = SCHEDULE_TABLE[request.schedule].pairs
+    templates = slot_templates(
+        graph, segments.structures(), entry, joint=pairs == "joint", early_gradient=pairs == "early"
+    )
     hops = np.zeros((request.stages + 1, request.scenarios))
     if not request.p2p_exposed:
         hops[1:] = _hop_s(request).T

@@ -1,38 +1,26 @@
-"""All schedules by name. A new one: a file with a function, and a line here; the tests run over this table."""
+"""From a schedule's record to the function that lists its operations; the tests run over `SCHEDULES`."""
 
 from __future__ import annotations
 
-from autodeploy.schedule.adaptive_pipe import adaptive_pipe
-from autodeploy.schedule.dualpipe import dualpipe, dualpipev
-from autodeploy.schedule.gpipe import gpipe
-from autodeploy.schedule.interleaved import interleaved
-from autodeploy.schedule.one_f_one_b import one_f_one_b
+from functools import cache
+from importlib import import_module
+
 from autodeploy.schedule.operations import PipelineShape, Schedule, ScheduleError, ScheduleFn
-from autodeploy.schedule.zb_auto import zero_bubble_1p, zero_bubble_2p
-from autodeploy.schedule.zb_h1 import zero_bubble_h1
-from autodeploy.schedule.zb_v import zero_bubble_v
-from autodeploy.schedule.zb_v_memory import v_half, v_min
+from cost_models.schedules import SCHEDULE_TABLE
 
-SCHEDULES: dict[str, ScheduleFn] = {
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
-    "interleaved": interleaved,
-    "zb-h1": zero_bubble_h1,
-    "zb-1p": zero_bubble_1p,
-    "zb-2p": zero_bubble_2p,
-    "zb-v": zero_bubble_v,
-    "zb-v-half": v_half,
-    "zb-v-min": v_min,
-    "dualpipe": dualpipe,
-    "dualpipev": dualpipev,
-    "adaptive-pipe": adaptive_pipe,
-}
+SCHEDULES = tuple(name for name, schedule in SCHEDULE_TABLE.items() if schedule.replayed_as == name)
 
-PLANS_WITH_COSTS = frozenset({"zb-1p", "zb-2p", "zb-v", "zb-v-half", "zb-v-min"})  # their order depends on the costs
+
+@cache
+def order_function(name: str) -> ScheduleFn:
+    """The function that the record of schedule `name` points at."""
+    module, function = SCHEDULE_TABLE[name].order.split(":")
+    found: ScheduleFn = getattr(import_module(f"autodeploy.schedule.{module}"), function)
+    return found
 
 
 def build_schedule(name: str, shape: PipelineShape) -> Schedule:
     """The schedule `name` for `shape`."""
     if name not in SCHEDULES:
         raise ScheduleError("schedule", name, f"one of {', '.join(SCHEDULES)}")
-    return SCHEDULES[name](shape)
+    return order_function(name)(shape)

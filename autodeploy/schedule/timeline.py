@@ -9,6 +9,7 @@ import numpy as np
 from autodeploy.schedule.operations import KIND_NAMES, B, F, I, ScheduleError
 from autodeploy.schedule.request import SimulationResult, StepEvents
 from autodeploy.schedule.segments import LANE_NAMES, Segment
+from cost_models.schedules import SCHEDULE_TABLE
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
 RECOMPUTED = tuple(s for s in Segment if s.name.endswith("_R"))
@@ -80,7 +81,7 @@ def slices(result: SimulationResult, scenario: int = 0) -> list[Slice]:
 def hops(result: SimulationResult, all_slices: list[Slice], scenario: int = 0) -> list[Hop]:
     """Every transfer between ranks."""
     events = events_of(result)
-    early = events.schedule.name == "adaptive-pipe"  # its gradient leaves before the weight part
+    early = SCHEDULE_TABLE[events.schedule.name].pairs == "early"  # its gradient leaves before the weight part
     first: dict[tuple[int, int, int], int] = {}
     last: dict[tuple[int, int, int], int] = {}
     for index, piece in enumerate(all_slices):

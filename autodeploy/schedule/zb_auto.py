@@ -20,9 +20,10 @@ from autodeploy.schedule.operations import (
     loop_placement,
     one_direction,
     require_single_chunk,
+    slots_of,
 )
 from autodeploy.schedule.placing import Placer
-from autodeploy.schedule.zb_h1 import handcrafted_orders
+from cost_models.schedules.zero_bubble import handcrafted_orders
 
 
 def zero_bubble_1p(shape: PipelineShape) -> Schedule:
@@ -40,7 +41,7 @@ def _automatic(name: str, shape: PipelineShape, limit: int) -> Schedule:
     costs = shape.costs or OrderCosts.equal(shape.pp)
     rank_of = loop_placement(shape.pp, 1)
     by_hand = Placer(rank_of, shape.micro_batches, costs, limit)
-    by_hand.play(handcrafted_orders(shape, depth=limit // shape.pp))
+    by_hand.play(slots_of(handcrafted_orders(shape.pp, shape.micro_batches, depth=limit // shape.pp)))
     best, best_s = by_hand.orders, by_hand.score_s()
     for early_forward, hold_forward, fill_greedily in product((True, False), repeat=3):
         planner = Planner(rank_of, shape.micro_batches, costs, limit)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.search.request import Evaluate, SearchRequest
-from cost_models.strategies import F64, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
+from autodeploy.strategy.axis_table import COLUMNS, departures
+from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +69,7 @@ def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
 
 def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> Candidates:
     """Closed-form price of every strategy of ``batch``."""
-    cost = evaluate(request.model, request.hardware, request.workload, batch)
+    cost = evaluate(request.case, batch)
     score = objective(request.objective, batch, cost.step_s, cost.peak_reserved_bytes)
     return Candidates(batch, cost.step_s, cost.peak_reserved_bytes, cost.feasible, score)
 
@@ -89,32 +91,49 @@ def group_key(batch: StrategyBatch) -> tuple[I64, I64]:
     return first, second
 
 
-def departures(batch: StrategyBatch) -> I64:
-    """How many options differ from the defaults: among equals, the plainer strategy goes first."""
-    plain = np.where(batch.vpp > 1, SCHEDULE_CODE["interleaved"], SCHEDULE_CODE["1f1b"])
-    mask = batch.recompute.astype(np.int64)
-    bits = sum(((mask >> i) & 1) for i in range(16))
-    flags = [
-        batch.micro_batch > 1,
-        (batch.micro_batch_group != 0) & (batch.micro_batch_group != batch.pp),
-        batch.zero_stage != 1,
-        batch.sequence_parallel != (batch.tp > 1),
-        batch.recompute_layers > 0,
-        (batch.schedule != plain) & (batch.pp > 1),
-        batch.dispatcher != 0,
-        batch.ep_overlap,
-        batch.offload_frac > 0,
-        batch.swap_frac > 0,
-    ]
-    return bits + sum(flag.astype(np.int64) for flag in flags)
-
-
 def best_first(candidates: Candidates) -> NDArray[np.intp]:
-    """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then as they came."""
-    return np.lexsort(
-        (
-            departures(candidates.batch),
-            candidates.reserved_bytes.astype(np.float32),
-            candidates.score.astype(np.float32),
-        )
+    """Order by score; scores equal to seven digits are ordered by memory, then by plainness, then by what they are."""
+    return total_order(
+        candidates.batch,
+        candidates.score.astype(np.float32),
+        candidates.reserved_bytes.astype(np.float32),
+        departures(candidates.batch),
     )
+
+
+IDENTITY = tuple(
+    name for name in COLUMNS if name not in ("micro_batch_group", "layout")
+)  # those two are told apart below
+
+
+def total_order(batch: StrategyBatch, *keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Order by ``keys``, first most; equals by the strategy's own columns, never by where they stood in the batch."""
+    order = np.lexsort(keys[::-1])
+    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for key in keys:
+        same &= key[order[1:]] == key[order[:-1]]
+    if not same.any():
+        return order
+    run = np.concatenate([[0], np.cumsum(~same)])
+    tied = np.flatnonzero(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
+    rows = order[tied]
+    few = compact_layouts(batch.take(rows))
+    columns = [getattr(few, name) for name in IDENTITY]
+    order[tied] = rows[np.lexsort([layout_ranks(few), micro_batch_groups(few), *columns[::-1], run[tied]])]
+    return order
+
+
+def micro_batch_groups(batch: StrategyBatch) -> I64:
+    """0 and pp are the same thing, [N]."""
+    return np.where(batch.micro_batch_group == 0, batch.pp, batch.micro_batch_group)
+
+
+def layout_identities(batch: StrategyBatch) -> list[tuple[str, str, bytes]]:
+    return [(layout.key, layout.text, layout.counts.tobytes()) for layout in batch.layouts]
+
+
+def layout_ranks(batch: StrategyBatch) -> I64:
+    """Place of each strategy's layout among those of the batch in the order of their texts, [N]."""
+    names = layout_identities(batch)
+    rank = {name: i for i, name in enumerate(sorted(set(names)))}
+    return np.array([rank[name] for name in names], dtype=np.int64)[batch.layout]

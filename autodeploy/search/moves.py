@@ -1,4 +1,4 @@
-"""Small moves around a good strategy: the axes too fine for the screen.
+"""Around what the screen found: its strategies as a catalogue, and small moves on the axes too fine for the screen.
 
 Micro-batch group size G of interleaved schedules, layers under full recompute, activation swap and optimizer offload.
 """
@@ -11,39 +11,54 @@ from dataclasses import replace
 import numpy as np
 
 from autodeploy.search.candidates import compact_layouts
-from autodeploy.search.refine import Landscape, Params
 from autodeploy.strategy.axes import Axes
-from cost_models.strategies import RECOMPUTE_BIT, SCHEDULE_CODE, StrategyBatch
+from autodeploy.study.landscape import Catalogue, Landscape, Params, Value
+from cost_models.schedules import SCHEDULE_TABLE
+from cost_models.strategies import RECOMPUTE_BIT, SCHEDULES, StrategyBatch
 
 STEPS = 8  # swap, offload and layers under recompute move in eighths
-HIGHS = {"group": 3, "recompute_layers": STEPS - 1, "swap": STEPS, "offload": STEPS}
-GROUPED_SCHEDULES = tuple(SCHEDULE_CODE[name] for name in ("interleaved", "adaptive-pipe"))
+EIGHTHS = tuple(i / STEPS for i in range(STEPS + 1))
+MOVES: dict[str, tuple[Value, ...]] = {  # the first value leaves a strategy as it is
+    "group_choice": (0, 1, 2, 3),
+    "recompute_spared_frac": EIGHTHS[:-1],
+    "swap_least_frac": EIGHTHS,
+    "offload_least_frac": EIGHTHS,
+}
 Valid = Callable[[StrategyBatch], np.ndarray]
 
 
-def landscape_around(best: StrategyBatch, global_batch: int, valid: Valid, free: Mapping[str, bool]) -> Landscape:
-    """Parameters: which of the best strategies, and the moves left free. A move that the rules forbid is not made."""
-    highs = {"strategy": len(best) - 1} | {name: high for name, high in HIGHS.items() if free[name]}
+def landscape_around(
+    pool: StrategyBatch, start: int, global_batch: int, valid: Valid, free: Mapping[str, bool]
+) -> Landscape:
+    """Every strategy of ``pool``, the first ``start`` of them tried first, and the moves left free. A move that the rules
+    forbid is not made."""
+    catalogue = Catalogue(pool)
+    moves = {name: values for name, values in MOVES.items() if free[name]}
 
     def decode(trials: Sequence[Params]) -> StrategyBatch:
-        index = np.array([trial["strategy"] for trial in trials], dtype=np.intp)
-        origin = best.take(index)
+        origin = catalogue.decode(trials)
         moved = _moved(origin, trials, global_batch)
         allowed = valid(moved)
         return _choose(allowed, moved, origin)
 
-    start = [dict.fromkeys(highs, 0) | {"strategy": i} for i in range(len(best))]
-    return Landscape(highs=highs, decode=decode, start=start)
+    unmoved = {name: values[0] for name, values in moves.items()}
+    return Landscape(
+        choices={**catalogue.choices, **moves},
+        decode=decode,
+        start=[{**catalogue.params(i), **unmoved} for i in range(min(start, len(pool)))],
+    )
 
 
 def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -> StrategyBatch:
-    def eighths(name: str) -> np.ndarray:
-        return np.array([trial.get(name, 0) for trial in trials], dtype=np.float64) / STEPS
+    def share(name: str) -> np.ndarray:
+        return np.array([float(trial.get(name, 0)) for trial in trials], dtype=np.float64)
 
     micro_batches = origin.micro_batches(global_batch)
     group = np.array(
         [
-            _group(trial.get("group", 0), int(pp), int(m)) if code in GROUPED_SCHEDULES and vpp > 1 else 0
+            _group(int(trial.get("group_choice", 0)), int(pp), int(m))
+            if SCHEDULE_TABLE[SCHEDULES[code]].grouped and vpp > 1
+            else 0
             for trial, pp, m, code, vpp in zip(
                 trials, origin.pp, micro_batches, origin.schedule, origin.vpp, strict=True
             )
@@ -51,15 +66,15 @@ def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -
         dtype=np.int64,
     )
     layers = np.array([origin.layouts[i].layers_per_stage.max() for i in origin.layout])
-    spared = np.floor(eighths("recompute_layers") * layers).astype(np.int64)
+    spared = np.floor(share("recompute_spared_frac") * layers).astype(np.int64)
     full = (origin.recompute & RECOMPUTE_BIT["full"]) != 0
     covered = np.where(full & (spared > 0), layers.astype(np.int64) - spared, origin.recompute_layers)
     return replace(
         origin,
         micro_batch_group=np.where(group > 0, group, origin.micro_batch_group),
         recompute_layers=covered,
-        swap_frac=np.maximum(origin.swap_frac, eighths("swap")),
-        offload_frac=np.maximum(origin.offload_frac, eighths("offload")),
+        swap_frac=np.maximum(origin.swap_frac, share("swap_least_frac")),
+        offload_frac=np.maximum(origin.offload_frac, share("offload_least_frac")),
     )
 
 
@@ -83,8 +98,8 @@ def _choose(allowed: np.ndarray, moved: StrategyBatch, origin: StrategyBatch) ->
 def free_moves(axes: Axes) -> dict[str, bool]:
     """Which moves the user has left free: an axis given on the command line is not moved."""
     return {
-        "group": axes.micro_batch_group is None,
-        "swap": axes.swap is None,
-        "offload": axes.offload is None,
-        "recompute_layers": axes.recompute is None,
+        "group_choice": axes.micro_batch_group is None,
+        "swap_least_frac": axes.swap is None,
+        "offload_least_frac": axes.offload is None,
+        "recompute_spared_frac": axes.recompute is None,
     }

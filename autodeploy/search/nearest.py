@@ -79,7 +79,7 @@ def nearest(request: SearchRequest, misses: Candidates, twin: Twin) -> list[Near
 def _remedies(request: SearchRequest, batch: StrategyBatch, twin: Twin) -> list[str]:
     words = [""] * len(batch)
     for remedy in REMEDIES:
-        cost = twin.evaluate(request.model, request.hardware, request.workload, remedy.apply(batch))
+        cost = twin.evaluate(request.case, remedy.apply(batch))
         for i in range(len(batch)):
             if cost.feasible[i] and not words[i]:
                 words[i] = remedy.words
@@ -99,7 +99,7 @@ def fewest_cards(request: SearchRequest, twin: Twin) -> str:
 
 def _any_feasible(request: SearchRequest, twin: Twin) -> StrategyBatch | None:
     for batch in chunks(twin.space, request, SpaceCounts()):
-        cost = twin.evaluate(request.model, request.hardware, request.workload, batch)
+        cost = twin.evaluate(request.case, batch)
         if cost.feasible.any():
             least = int(np.argmin(np.where(cost.feasible, cost.step_s, np.inf)))
             return batch.take(slice(least, least + 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autodeploy.search.candidates import Candidates, best_first
+from autodeploy.search.candidates import IDENTITY, Candidates, best_first, layout_identities, micro_batch_groups
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import pareto_front, rank_within_group
 from cost_models.strategies import F64
@@ -50,16 +50,10 @@ def _first_of_equals(candidates: Candidates) -> np.ndarray:
     return mask
 
 
-IDENTITY = (
-    "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch", "zero_stage", "sequence_parallel", "recompute",
-    "recompute_layers", "schedule", "dispatcher", "ep_overlap", "offload_frac", "swap_frac",
-)  # fmt: skip
-
-
 def identities(candidates: Candidates) -> list[tuple[object, ...]]:
     """One hashable value per strategy; 0 and pp as micro-batch group are the same thing."""
     batch = candidates.batch
     columns = [getattr(batch, name).tolist() for name in IDENTITY]
-    group = np.where(batch.micro_batch_group == 0, batch.pp, batch.micro_batch_group).tolist()
-    layouts = [(layout.key, layout.text, layout.counts.tobytes()) for layout in batch.layouts]
-    return list(zip(*columns, group, [layouts[i] for i in batch.layout.tolist()], strict=True))
+    layouts = layout_identities(batch)
+    groups = micro_batch_groups(batch).tolist()
+    return list(zip(*columns, groups, [layouts[i] for i in batch.layout.tolist()], strict=True))

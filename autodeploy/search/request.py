@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes
+from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import F64, StrategyBatch
 
@@ -23,28 +24,18 @@ Progress = Callable[[str, int, int | None], None]  # (what, done, total)
 class Evaluate(Protocol):
     """The pure function that prices strategies: ``cost_models.step.evaluate`` or a stand-in."""
 
-    def __call__(
-        self,
-        model: ModelSpec,
-        hardware: HardwareProfile,
-        workload: Workload,
-        batch: StrategyBatch,
-        *,
-        per_rank: bool = False,
-    ) -> StepCost: ...
+    def __call__(self, case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost: ...
 
 
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.
-SimulateBatch = Callable[[ModelSpec, HardwareProfile, Workload, StrategyBatch], F64 | None]
+SimulateBatch = Callable[[Case, StrategyBatch], F64 | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """One question to the twin. The memory cap is ``hardware.usable_bytes``."""
 
-    model: ModelSpec
-    hardware: HardwareProfile
-    workload: Workload
+    case: Case
     devices: tuple[int, ...]
     backend: str
     axes: Axes = field(default_factory=Axes)
@@ -61,6 +52,18 @@ class SearchRequest:
     workers: int = 1
     seed: int = 0
 
+    @property
+    def model(self) -> ModelSpec:
+        return self.case.model
+
+    @property
+    def hardware(self) -> HardwareProfile:
+        return self.case.hardware
+
+    @property
+    def workload(self) -> Workload:
+        return self.case.workload
+
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError("--method", self.method, f"one of {', '.join(METHODS)}")
@@ -69,6 +72,11 @@ class SearchRequest:
         for name, low in (("top", 1), ("trials", 0), ("workers", 1)):
             if getattr(self, name) < low:
                 raise InputError(f"--{name}", getattr(self, name), f"a whole number >= {low}")
+        if self.method == "exhaustive" and (self.storage is not None or self.study is not None):
+            option = "--study" if self.storage is None else "--storage"
+            raise InputError(
+                option, self.study, "given with a method that runs a study", "--method auto, tpe, nsga2 or random"
+            )
         if not self.devices or min(self.devices) < 1:
             raise InputError("--devices", self.devices, "a whole number of cards >= 1")
         if self.timeout_s is not None and not self.timeout_s > 0:

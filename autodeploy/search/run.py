@@ -38,6 +38,9 @@ class SearchResult:
     refined: int = 0
     refine_s: float = 0.0
     timed_out: bool = False
+    interrupted: bool = False  # by Ctrl-C: what was found until then is ranked, in closed-form prices
+    sizes: Ranking | None = None  # the best of each number of cards, where there are several
+    sizes_cost: StepCost | None = None
 
 
 def search(
@@ -51,8 +54,8 @@ def search(
         result, pool = _study(request, twin, deadline, progress)
     if pool is None:
         return result
-    ranking = _rank(request, pool, twin)
-    cost = twin.evaluate(request.model, request.hardware, request.workload, ranking.candidates.batch)
+    ranking = _rank(request, pool, twin, simulate=not result.interrupted)
+    cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
 
 
@@ -62,22 +65,36 @@ def _screen_and_refine(
     """The result so far, and the strategies to rank (None where nothing fits)."""
     screened = screen(request, twin, deadline=deadline, progress=progress, on_priced=on_priced)
     result = SearchResult(
-        request=request, counts=screened.counts, screen_s=screened.seconds, timed_out=screened.timed_out
-    )
+        request=request, counts=screened.counts, screen_s=screened.seconds, timed_out=screened.timed_out,
+        interrupted=screened.interrupted,
+    )  # fmt: skip
     shortlist = screened.shortlist
-    if shortlist is None or not shortlist.feasible:
+    if shortlist is None or (not shortlist.feasible and not screened.interrupted):
         priced = shortlist.priced if shortlist else 0
         return replace(result, enumerated=priced, misses=_misses(request, twin, deadline)), None
     result = replace(result, enumerated=shortlist.priced, feasible=shortlist.feasible)
+    if not shortlist.feasible:
+        return result, None
+    if len(request.devices) > 1:
+        result = _with_sizes(result, shortlist.sizes, twin)
     pool = Candidates.concatenate([shortlist.groups, shortlist.overall, shortlist.front])
-    if request.method == "auto" and not screened.timed_out:
+    if request.method == "auto" and not (screened.timed_out or screened.interrupted):
         from autodeploy.search.study import refine_around  # Optuna: only where a study runs
 
         found = refine_around(request, shortlist, pool, twin, deadline, progress)
-        result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out)
+        result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
+                         interrupted=found.interrupted)  # fmt: skip
         pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
-        pool = _with_balanced_layers(request, pool, twin)
+        if not found.interrupted:
+            pool = _with_balanced_layers(request, pool, twin)
     return result, pool
+
+
+def _with_sizes(result: SearchResult, best: Candidates, twin: Twin) -> SearchResult:
+    request = result.request
+    unknown = np.full(len(best), np.nan)
+    cost = twin.evaluate(request.case, best.batch)
+    return replace(result, sizes=Ranking(best, best.step_s, unknown), sizes_cost=cost)
 
 
 def _with_balanced_layers(request: SearchRequest, pool: Candidates, twin: Twin) -> Candidates:
@@ -113,7 +130,7 @@ def _study(
     found = study_space(request, twin, counts, deadline, progress)
     result = SearchResult(
         request=request, counts=counts, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
-        screen_s=time.monotonic() - began - found.seconds,
+        screen_s=time.monotonic() - began - found.seconds, interrupted=found.interrupted,
     )  # fmt: skip
     if found.candidates is None:
         return result, None
@@ -125,10 +142,8 @@ def _study(
     return result, pool
 
 
-def _rank(request: SearchRequest, pool: Candidates, twin: Twin) -> Ranking:
+def _rank(request: SearchRequest, pool: Candidates, twin: Twin, *, simulate: bool = True) -> Ranking:
     """Ranks by screened time; then, with a simulator, the leaders once more by simulated time."""
     leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
-    simulated = np.full(len(leaders), np.nan)
-    if request.method != "exhaustive":
-        simulated = twin.simulated_s(request, leaders)
+    simulated = twin.simulated_s(request, leaders) if simulate else np.full(len(leaders), np.nan)
     return rank(request, with_time(request, leaders, simulated), leaders.step_s, simulated)

@@ -23,6 +23,7 @@ class Screened:
     counts: SpaceCounts
     seconds: float
     timed_out: bool
+    interrupted: bool = False  # by Ctrl-C: what was found until then counts
 
 
 def screen(
@@ -38,16 +39,21 @@ def screen(
     counts = SpaceCounts()
     keep = kept(request)
     shortlist: Shortlist | None = None
-    timed_out = False
+    timed_out = interrupted = False
     walk = chunks(twin.space, request, counts)
-    for part in _priced(walk, request, twin.evaluate, keep, on_priced):
-        shortlist = part if shortlist is None else shortlist.merge(part, keep)
-        if progress:
-            progress("screening", shortlist.priced, None)
-        if deadline is not None and time.monotonic() > deadline:
-            timed_out = True
-            break
-    return Screened(shortlist, counts, time.monotonic() - began, timed_out)
+    try:
+        for part in _priced(walk, request, twin.evaluate, keep, on_priced):
+            shortlist = part if shortlist is None else shortlist.merge(part, keep)
+            if progress:
+                progress("screening", shortlist.priced, None)
+            if deadline is not None and time.monotonic() > deadline:
+                timed_out = True
+                break
+    except KeyboardInterrupt:  # what was found until then is ranked; where there is nothing, there is nothing to rank
+        if shortlist is None:
+            raise
+        interrupted = True
+    return Screened(shortlist, counts, time.monotonic() - began, timed_out, interrupted)
 
 
 def kept(request: SearchRequest) -> int:
@@ -74,6 +80,9 @@ _job: tuple[SearchRequest, Evaluate, int] | None = None
 
 
 def _start(request: SearchRequest, evaluate: Evaluate, keep: int) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ranks what it has
     global _job
     _job = (request, evaluate, keep)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.search.candidates import Candidates, best_first, group_key
+from autodeploy.search.candidates import Candidates, best_first, group_key, total_order
 
 VARIANTS_PER_GROUP = 3
 GROUPS = 512
@@ -17,14 +17,15 @@ ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortlist:
-    """The best variants of the best groups, the best whatever the group, the front, the nearest misses, and what would be
-    fast if it fitted."""
+    """The best variants of the best groups, the best whatever the group, the front, the nearest misses, what would be
+    fast if it fitted, and the best of each number of cards."""
 
     groups: Candidates
     overall: Candidates
     front: Candidates
     misses: Candidates
     almost: Candidates
+    sizes: Candidates  # the best of each number of cards
     priced: int
     feasible: int
 
@@ -35,6 +36,7 @@ class Shortlist:
             front=pareto_front(Candidates.concatenate([self.front, other.front])),
             misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
             almost=best_of_groups(Candidates.concatenate([self.almost, other.almost]), variants=1, groups=MISSES),
+            sizes=best_of_sizes(Candidates.concatenate([self.sizes, other.sizes])),
             priced=self.priced + other.priced,
             feasible=self.feasible + other.feasible,
         )
@@ -50,6 +52,7 @@ def shorten(candidates: Candidates, top: int, cap_bytes: float) -> Shortlist:
         front=pareto_front(fitting),
         misses=nearest_misses(candidates.take(~candidates.feasible)),
         almost=best_of_groups(candidates.take(near), variants=1, groups=MISSES),
+        sizes=best_of_sizes(fitting),
         priced=len(candidates),
         feasible=len(fitting),
     )
@@ -80,9 +83,16 @@ def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, g
     return ordered.take((rank < variants) & (ordered.score <= worst))
 
 
+def best_of_sizes(candidates: Candidates) -> Candidates:
+    """The best strategy of each number of cards, fewest cards first."""
+    ordered = candidates.take(best_first(candidates))
+    _, first = np.unique(ordered.batch.devices, return_index=True)
+    return ordered.take(first)
+
+
 def pareto_front(candidates: Candidates) -> Candidates:
     """Strategies that no other beats in both step time and memory, fastest first."""
-    order = np.lexsort((candidates.reserved_bytes, candidates.step_s))
+    order = total_order(candidates.batch, candidates.step_s, candidates.reserved_bytes)
     memory = candidates.reserved_bytes[order]
     least_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]]) if len(memory) else memory
     return candidates.take(order[memory < least_before])
@@ -90,7 +100,7 @@ def pareto_front(candidates: Candidates) -> Candidates:
 
 def nearest_misses(candidates: Candidates, count: int = MISSES) -> Candidates:
     """Of each group the strategy that needs least memory; the ``count`` least of them."""
-    order = np.lexsort((candidates.step_s, candidates.reserved_bytes.astype(np.float32)))
+    order = total_order(candidates.batch, candidates.reserved_bytes.astype(np.float32), candidates.step_s)
     if len(order) > 4096:  # the nearest are all that matters
         order = order[:4096]
     ordered = candidates.take(order)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,7 @@ class SpaceCounts:
 
     core: int = 0
     pruned: int = 0
+    sizes: int = 0  # numbers of cards whose strategies have all been walked
     rejected: Counter[str] = field(default_factory=Counter)  # rule -> core points it excluded
 
 
@@ -29,8 +30,23 @@ class Space(Protocol):
 
 
 def chunks(space: Space, request: SearchRequest, counts: SpaceCounts) -> Iterator[StrategyBatch]:
-    """All strategies of all numbers of cards asked for, at most CHUNK at a time."""
-    for devices in request.devices:
+    """All strategies of all numbers of cards asked for, at most CHUNK at a time; sizes coarse to fine, so that a search
+    that is stopped early has seen the whole range."""
+    for devices in coarse_to_fine(request.devices):
         for batch in space(request, devices, counts):
             for start in range(0, len(batch), CHUNK):
                 yield batch if len(batch) <= CHUNK else batch.take(slice(start, start + CHUNK))
+        counts.sizes += 1
+
+
+def coarse_to_fine(values: Sequence[int]) -> list[int]:
+    """The ends, the middle, the quarters, the eighths, ...: every value once."""
+    count = len(values)
+    order = dict.fromkeys([0, count - 1]) if count else {}
+    step = 1
+    while step < count:
+        step *= 2
+    while step > 1:
+        step //= 2
+        order |= dict.fromkeys(range(0, count, step))
+    return [values[i] for i in order]

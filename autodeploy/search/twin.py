@@ -18,7 +18,7 @@ Balanced = Callable[[SearchRequest, StrategyBatch], StrategyBatch | None]  # one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
-    """Pure functions. Tests give small ones; ``standard.py`` gives the real ones."""
+    """Pure functions. Tests give small ones; ``real_parts.py`` gives the real ones."""
 
     evaluate: Evaluate
     space: Space
@@ -40,7 +40,7 @@ class Twin:
         seconds = np.full(len(candidates), np.nan)
         rows = np.flatnonzero(candidates.feasible)
         if self.refiner is not None and len(rows):
-            found = self.refiner(request.model, request.hardware, request.workload, candidates.take(rows).batch)
+            found = self.refiner(request.case, candidates.take(rows).batch)
             if found is not None:
                 seconds[rows] = found
         return seconds

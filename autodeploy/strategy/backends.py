@@ -10,11 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autodeploy.errors import InputError
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, SCHEDULES
 
-V_SHAPED = frozenset({"zb-v", "zb-v-half", "zb-v-min", "dualpipev"})  # rank r holds the stages r and 2p-1-r
-LOOPED = frozenset({"interleaved", "adaptive-pipe"})  # several chunks a rank, micro-batches in groups of G
-SINGLE_CHUNK = frozenset(SCHEDULES) - V_SHAPED - LOOPED
+
+def _launched(backend: str) -> tuple[str, ...]:
+    return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.launched_by)
+
+
+def _searched(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if SCHEDULE_TABLE[name].searched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,52 +39,61 @@ class Backend:
     overlaps_ep: bool = True
     replicates_kv: bool = True  # TP beyond the KV groups
     partial_full_recompute: bool = True  # full recompute of the first n layers of a stage
+    default_zero: int = 1  # of a strategy that says nothing, at PP 1
+    default_zero_pipelined: int = 1  # and at PP > 1
+
+    def zero_unsaid(self, pp: int) -> int:
+        """ZeRO stage of a strategy that names none."""
+        return self.default_zero_pipelined if pp > 1 else self.default_zero
 
 
 _MEGATRON = Backend(
     name="megatron",
-    schedules=("none", "1f1b", "interleaved"),
+    schedules=_launched("megatron"),
     dispatchers=("alltoall", "allgather", "hierarchical-dedup"),
     zero_stages=(0, 1, 2, 3),
     zero_stages_pipelined=(0, 1, 2, 3),
     search_zero=(1,),
-    search_schedules=("none", "1f1b", "interleaved"),
+    search_schedules=_searched(_launched("megatron")),
 )
 
 BACKENDS: dict[str, Backend] = {
     "megatron": _MEGATRON,
     "megatron-bridge": Backend(
         name="megatron-bridge",
-        schedules=_MEGATRON.schedules,
+        schedules=_launched("megatron-bridge"),
         dispatchers=_MEGATRON.dispatchers,
         zero_stages=_MEGATRON.zero_stages,
         zero_stages_pipelined=_MEGATRON.zero_stages_pipelined,
         search_zero=(1,),
-        search_schedules=_MEGATRON.search_schedules,
+        search_schedules=_searched(_launched("megatron-bridge")),
     ),
     "mindspeed": Backend(
         name="mindspeed",
-        schedules=("none", "1f1b", "interleaved", "dualpipev"),
+        schedules=_launched("mindspeed"),
         dispatchers=("alltoall", "allgather", "hierarchical-allgather"),
         # docs/features/hierarchical-alltoallv: only with moe_tp_extend_ep and moe_alltoall_overlap_comm
         overlapping_dispatchers=("hierarchical-allgather",),
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1),
         search_zero=(1,),
-        search_schedules=("none", "1f1b", "interleaved", "dualpipev"),
+        search_schedules=_searched(_launched("mindspeed")),
     ),
     "torchtitan": Backend(
         name="torchtitan",
-        schedules=("none", "1f1b", "interleaved", "gpipe", "zb-v", "dualpipev"),
+        schedules=_launched("torchtitan"),
         dispatchers=("alltoall", "hierarchical-dedup"),
         zero_stages=(2, 3),
         zero_stages_pipelined=(2, 3),
         search_zero=(2, 3),
-        search_schedules=("none", "1f1b", "interleaved", "zb-v", "dualpipev"),
+        search_schedules=_searched(_launched("torchtitan")),
         swaps_activations=False,
         offloads_optimizer=False,
         replicates_kv=False,
         partial_full_recompute=False,
+        # distributed/fsdp.py, reshard_after_forward "default": parameters stay gathered where there is a pipeline
+        default_zero=3,
+        default_zero_pipelined=2,
     ),
     "any": Backend(
         name="any",
@@ -88,7 +102,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1, 2, 3),
         search_zero=(1,),
-        search_schedules=("none", "1f1b", "interleaved", "zb-h1", "zb-v", "dualpipev", "adaptive-pipe"),
+        search_schedules=_searched(SCHEDULES),
     ),
 }
 

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from autodeploy.errors import InputError
-from autodeploy.strategy.backends import V_SHAPED, backend_named
-from autodeploy.strategy.layout import default_layout, parse_layout
+from autodeploy.strategy.backends import backend_named
+from autodeploy.strategy.layout import Placing, default_layout, parse_layout
 from autodeploy.strategy.notation import Strategy
+from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import ModelSpec
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_mask, recompute_modules, single
 
 
 def strategy_to_batch(
-    strategy: Strategy, model: ModelSpec, devices: int | None = None, backend: str = "megatron"
+    strategy: Strategy,
+    model: ModelSpec,
+    devices: int | None = None,
+    backend: str = "megatron",
+    global_batch: int | None = None,
 ) -> StrategyBatch:
-    """A batch of one. DP comes from ``devices`` unless the strategy states it; then both must agree."""
-    s, v_shaped = strategy, strategy.schedule in V_SHAPED
+    """A batch of one. DP comes from ``devices`` unless the strategy states it; then both must agree.
+
+    torch's interleaved schedule has no micro-batch group to choose: it follows from ``global_batch``.
+    """
+    s, dp = strategy, _data_parallel(strategy, devices)
     backend_named(backend)
-    own = not s.layout
-    layout = (
-        default_layout(model, s.pp, s.vpp, backend, v_shaped) if own else parse_layout(s.layout, model, s.pp, s.vpp)
-    )
+    if s.layout:
+        layout = parse_layout(s.layout, model, s.pp, s.vpp)
+    else:
+        layout = default_layout(
+            model, s.pp, s.vpp, backend, Placing(SCHEDULE_TABLE[s.schedule].v_shaped, bool(s.ep_overlap))
+        )
     return single(
-        layout=layout, tp=s.tp, pp=s.pp, vpp=s.vpp, cp=s.cp, ep=s.ep, etp=s.etp, dp=_data_parallel(s, devices),
-        micro_batch=s.micro_batch, micro_batch_group=s.micro_batch_group, zero_stage=s.zero_stage,
+        layout=layout, tp=s.tp, pp=s.pp, vpp=s.vpp, cp=s.cp, ep=s.ep, etp=s.etp, dp=dp,
+        micro_batch=s.micro_batch, micro_batch_group=_group(s, dp, backend, global_batch), zero_stage=s.zero_stage,
         sequence_parallel=s.sequence_parallel, recompute=recompute_mask(s.recompute),
         recompute_layers=s.recompute_layers, schedule=s.schedule, dispatcher=s.dispatcher,
         ep_overlap=bool(s.ep_overlap), offload_frac=s.offload_frac, swap_frac=s.swap_frac,
     )  # fmt: skip
+
+
+def _group(s: Strategy, dp: int, backend: str, global_batch: int | None) -> int:
+    """0 means PP."""
+    if s.micro_batch_group or backend != "torchtitan" or s.schedule != "interleaved" or not global_batch:
+        return s.micro_batch_group
+    micro_batches = np.array(global_batch // (s.micro_batch * dp))
+    group = int(micro_batches_per_round(micro_batches, np.array(s.pp)))
+    return 0 if group == s.pp else group
 
 
 def _data_parallel(s: Strategy, devices: int | None) -> int:

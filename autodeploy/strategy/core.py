@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.strategy.axes import Axes, Between, among
-from autodeploy.strategy.backends import V_SHAPED, Backend
-from autodeploy.strategy.layout import layouts_for, parse_layout
+from autodeploy.strategy.backends import Backend
+from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_world import WORLD_RULES, node_cards
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import I64, Bool, Layout, StrategyBatch, single
 
 MAX_VPP = 8  # that a free search tries
@@ -27,7 +28,7 @@ PADDING = 1.35  # largest stage x stages over layers: beyond it VPP cuts the mod
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Core:
+class CorePoints:
     """C core points of one (PP, VPP) pair; arrays [C]."""
 
     pp: int
@@ -42,7 +43,7 @@ class Core:
     def __len__(self) -> int:
         return len(self.tp)
 
-    def take(self, index: NDArray[np.intp] | Bool | slice) -> Core:
+    def take(self, index: NDArray[np.intp] | Bool | slice) -> CorePoints:
         arrays = {name: getattr(self, name)[index] for name in ("tp", "cp", "ep", "etp", "dp", "micro_batch")}
         return replace(self, **arrays)
 
@@ -64,7 +65,7 @@ def core_points(
     backend: Backend,
     axes: Axes,
     rejected: Counter[str],
-) -> Iterator[Core]:
+) -> Iterator[CorePoints]:
     """Core points that the rules of division allow, one (PP, VPP) pair at a time; ``rejected`` counts the others."""
     for pp in pipeline_sizes(model, devices, axes):
         for vpp, layout in stage_cuts(model, pp, backend, axes, rejected):
@@ -102,11 +103,11 @@ def stage_cuts(
     for vpp in among(axes.vpp, range(1, (MAX_VPP if pp > 1 and axes.vpp is None else model.num_layers) + 1)):
         if vpp > 1 and pp == 1 and not named:
             continue
-        v_shaped = vpp == 2 and not {"interleaved", "adaptive-pipe"} & set(axes.schedule or backend.search_schedules)
+        v_shaped = vpp == 2 and not any(SCHEDULE_TABLE[s].grouped for s in axes.schedule or backend.search_schedules)
         if axes.layout is not None and any(axes.layout):
             layouts = [parse_layout(text, model, pp, vpp) for text in axes.layout if text][:1]
         else:
-            layouts = layouts_for(model, pp, vpp, backend.name, v_shaped)
+            layouts = layouts_for(model, pp, vpp, backend.name, Placing(v_shaped))
         if not layouts:
             rejected["layout"] += 1
             continue
@@ -118,12 +119,12 @@ def stage_cuts(
 
 
 def _v_only(backend: Backend, axes: Axes) -> bool:
-    return axes.schedule is not None and set(axes.schedule) <= V_SHAPED
+    return axes.schedule is not None and all(SCHEDULE_TABLE[name].v_shaped for name in axes.schedule)
 
 
 def _grid(
     model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, axes: Axes, pp: int, vpp: int
-) -> Core:
+) -> CorePoints:
     """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
     tps = among(axes.tp, _tensor_sizes(model, hardware, devices))
     experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
@@ -135,7 +136,7 @@ def _grid(
     tp, cp, ep, etp, micro_batch = (a.reshape(-1).astype(np.int64) for a in axis)
     inner = tp * cp * pp
     dp = np.where(devices % inner == 0, devices // inner, 0)
-    core = Core(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
+    core = CorePoints(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
     if axes.etp is None:
         core = core.take((core.etp == 1) | (core.etp == core.tp))  # experts unsharded, or sharded as attention is
     if isinstance(axes.dp, Between):

@@ -17,29 +17,36 @@ import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.layout_text import StageText, parse_layout_text, print_layout_text
+from autodeploy.strategy.split import Split
 from autodeploy.strategy.weights import head_weight, layer_weight, mtp_weight
 from cost_models.inputs import ModelSpec
 from cost_models.strategies import F64, Layout
 
 ALTERNATES = 2
+FILLED = (
+    "mindspeed-filled"  # MindSpeed's overlap under VPP: no-op slots in the last stage only, or a layout of full stages
+)
 SPREAD_FROM = 3  # more no-op slots than this and than a stage holds are spread, not appended
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """Decoder layers of each virtual stage, and the stage that holds the MTP modules (the last but for Megatron)."""
+class Placing:
+    """What of a schedule bears on the split: odd chunks placed in reverse; expert communication overlapped."""
 
-    layers: tuple[int, ...]
-    mtp_stage: int
-    text: str
+    v_shaped: bool = False
+    ep_overlap: bool = False
 
 
-def layouts_for(model: ModelSpec, pp: int, vpp: int, backend: str, schedule_is_v_shaped: bool = False) -> list[Layout]:
+IN_ORDER = Placing()
+
+
+def layouts_for(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> list[Layout]:
     """The back end's default layout first, then up to two that the rough weights say are better balanced.
 
     Empty where the model has too few layers for pp * vpp virtual stages.
     """
-    return list(_layouts(model, pp, vpp, backend, schedule_is_v_shaped))
+    filled = backend == "mindspeed" and placing.ep_overlap and not placing.v_shaped and vpp > 1
+    return list(_layouts(model, pp, vpp, FILLED if filled else backend, placing.v_shaped))
 
 
 @lru_cache(maxsize=8192)
@@ -53,13 +60,13 @@ def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) 
         for split in _candidates(model, pp, vpp, backend, v_shaped):
             if len(splits) > ALTERNATES or not _clearly_less(_balance(model, pp, v_shaped, split), best):
                 break
-            if all(split.layers != kept.layers or split.mtp_stage != kept.mtp_stage for kept in splits):
+            if all(split.layers != kept.layers or split.mtp != kept.mtp for kept in splits):
                 splits.append(_named(model, pp, vpp, backend, split))
     return tuple(_layout(model, pp, vpp, split, "" if i == 0 else split.text) for i, split in enumerate(splits))
 
 
-def default_layout(model: ModelSpec, pp: int, vpp: int, backend: str, schedule_is_v_shaped: bool = False) -> Layout:
-    found = layouts_for(model, pp, vpp, backend, schedule_is_v_shaped)
+def default_layout(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> Layout:
+    found = layouts_for(model, pp, vpp, backend, placing)
     if not found:
         raise InputError(
             "strategy.pp", pp, f"such that PP x VPP = {pp * vpp} stages hold {model.num_layers} layers on {backend}",
@@ -99,6 +106,8 @@ def _default(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) 
         return Split((total // stages,) * stages, stages - 1, "")
     if backend == "mindspeed":
         return _noop(model, pp, vpp, v_shaped)
+    if backend == FILLED:
+        return _filled(model, pp, vpp)
     for text in ("account-for-embedding-and-loss", "account-for-loss"):
         if stages > 1 and (total + text.count("embedding") + 1) % stages == 0:
             return _account(total, stages, text)
@@ -129,6 +138,20 @@ def _noop(model: ModelSpec, pp: int, vpp: int, v_shaped: bool) -> Split | None:
         layers = [min(slots, max(0, total - s * slots)) for s in range(stages)]
         return Split(tuple(layers), stages - 1, _noop_text(layers, slots))
     return _best(model, pp, vpp, "mindspeed", v_shaped)
+
+
+def _filled(model: ModelSpec, pp: int, vpp: int) -> Split | None:
+    """Under MindSpeed's fb-overlap with VPP no-op slots may stand in the last virtual stage alone, and no stage may be
+    empty: a few no-op slots at the end where they leave a layer there, else a layout in Megatron's grammar.
+
+    Source: MindSpeed, features_manager/moe/fb_overlap.py, post_validate_args and
+    _validate_pipeline_model_parallel_layout_for_fb_overlap.
+    """
+    total, stages = model.num_layers, pp * vpp
+    slots = -(-total // stages)
+    if slots * stages - total < slots:
+        return _noop(model, pp, vpp, False)
+    return _best(model, pp, vpp, FILLED, False)
 
 
 def _noop_text(layers: Sequence[int], slots: int) -> str:
@@ -164,12 +187,13 @@ def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: boo
         return [Split((total,), 0, "")]
     slots = -(-total // stages)
     most = slots if backend == "mindspeed" else slots + 1  # MindSpeed: beyond the slots there is no room
-    alone = model.mtp_modules > 0 and backend not in ("mindspeed", "torchtitan") and not v_shaped and pp > 2
+    alone = model.mtp_modules > 0 and backend not in ("mindspeed", FILLED, "torchtitan") and not v_shaped and pp > 2
+    least = int(backend == FILLED)  # decoder layers that every stage holds; MTP stands behind them all: not alone
     found: list[Split] = []
     for tail in (0, 1) if alone else (0,):  # stages behind the MTP modules: they hold the head alone
         inner = stages - 2 - tail
-        for first in range(max(0, slots - 2), most + 1):
-            for last in range(max(0, slots - 5), slots + 1):
+        for first in range(max(least, slots - 2), most + 1):
+            for last in range(max(least, slots - 5), slots + 1):
                 rest = total - first - last
                 if rest < 0 or (inner == 0 and rest) or (inner and -(-rest // inner) > most):
                     continue
@@ -184,7 +208,7 @@ def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: boo
 def _named(model: ModelSpec, pp: int, vpp: int, backend: str, split: Split) -> Split:
     """With the text that an exporter prints."""
     slots = -(-model.num_layers // (pp * vpp))
-    return replace(split, text=_text(split.layers, split.mtp_stage, backend, slots, model.mtp_modules))
+    return replace(split, text=_text(split.layers, split.mtp, backend, slots, model.mtp_modules))
 
 
 def _best(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Split | None:
@@ -242,7 +266,7 @@ def _balance(model: ModelSpec, pp: int, v_shaped: bool, split: Split) -> tuple[f
     ends = np.cumsum([0, *split.layers])
     stage = np.diff(upto[ends])
     stage[-1] += head
-    stage[split.mtp_stage] += mtp
+    stage[split.mtp] += mtp
     return float(np.bincount(_ranks(len(stage), pp, v_shaped), stage).max()), float(stage.max())
 
 
@@ -286,7 +310,7 @@ def _counts(model: ModelSpec, split: Split) -> F64:
     stage = np.repeat(np.arange(len(split.layers)), split.layers)
     np.add.at(counts, (stage, sequence), 1.0)
     counts[0, kinds] = 1.0
-    counts[split.mtp_stage, kinds + 1] = model.mtp_modules
+    counts[split.mtp, kinds + 1] = model.mtp_modules
     counts[-1, kinds + 2] = 1.0
     return counts
 

@@ -1,8 +1,8 @@
 """One strategy in full, and its notation: ``TP8/PP16/VPP2/EP32/MBS2/selective(mla_up_proj,layernorm,moe)``.
 
-What is omitted means: ETP1, CP1, MBS1, ZeRO-1, sequence parallel when TP > 1, no recompute, 1F1B or interleaved by VPP
-(none at PP1), flat all-to-all, DP from the card count, the back end's default layout. Defaults are omitted in print and
-everything else is printed, so that ``parse_strategy(str(s)) == s``.
+What is omitted means: ETP1, CP1, MBS1, ZeRO-1 (on torchtitan ZeRO-3, with PP ZeRO-2), sequence parallel when TP > 1,
+no recompute, 1F1B or interleaved by VPP (none at PP1), flat all-to-all, DP from the card count, the back end's default
+layout. Defaults are omitted in print and everything else is printed, so that ``parse_strategy(str(s)) == s``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import re
 from dataclasses import dataclass
 
 from autodeploy.errors import InputError
+from autodeploy.strategy.axis_table import COUNTS, DEFAULT_OF, SHARES, TOKEN_OF
+from autodeploy.strategy.backends import backend_named
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
 
 REMEDY = "write TP8/PP16/VPP2/EP32 and add CP2, ETP2, DP48, MBS2, G20, ZeRO3, noSP, full, selective(...), a schedule"
@@ -41,13 +44,11 @@ class Strategy:
     layout: str = ""  # "": the back end's default
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch"):
-            _whole(name, getattr(self, name), 1)
-        for name in ("dp", "micro_batch_group", "recompute_layers"):
-            _whole(name, getattr(self, name), 0)
+        for name in (*COUNTS, "recompute_layers"):
+            _whole(name, getattr(self, name), int(DEFAULT_OF[name] == 1 and name != "zero_stage"))
         if self.zero_stage not in (0, 1, 2, 3):
             raise InputError("strategy.zero_stage", self.zero_stage, "0, 1, 2 or 3")
-        for name in ("offload_frac", "swap_frac"):
+        for name in SHARES:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"strategy.{name}", getattr(self, name), "a share in 0..1")
         self._resolve()
@@ -65,13 +66,13 @@ class Strategy:
         if not self.schedule:
             object.__setattr__(self, "schedule", default_schedule(self.pp, self.vpp))
         if self.ep_overlap is None:
-            object.__setattr__(self, "ep_overlap", self.schedule == "adaptive-pipe")
+            object.__setattr__(self, "ep_overlap", _is_overlap(self.schedule))
         if self.micro_batch_group == self.pp:
             object.__setattr__(self, "micro_batch_group", 0)
         ordered = tuple(name for name in RECOMPUTE_MODULES if name in self.recompute)
         if set(ordered) == set(self.recompute):
             object.__setattr__(self, "recompute", ordered)
-        for name in ("offload_frac", "swap_frac"):
+        for name in SHARES:
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)  # -0.0 becomes 0.0
 
     def _check_recompute(self) -> None:
@@ -101,17 +102,19 @@ def default_schedule(pp: int, vpp: int) -> str:
     return "none" if pp == 1 else "interleaved" if vpp > 1 else "1f1b"
 
 
+def _is_overlap(schedule: str) -> bool:
+    """The schedule is itself the overlap of expert communication; unknown names are told of elsewhere."""
+    return schedule in SCHEDULE_TABLE and SCHEDULE_TABLE[schedule].needs_overlap
+
+
 def departures(strategy: Strategy) -> list[str]:
     """Tokens of everything that differs from the defaults, in printing order."""
     s = strategy
     tokens = [
-        f"{tag}{value}"
-        for tag, value, default in (
-            ("CP", s.cp, 1), ("ETP", s.etp, 1), ("DP", s.dp, 0), ("MBS", s.micro_batch, 1),
-            ("G", s.micro_batch_group, 0), ("ZeRO", s.zero_stage, 1),
-        )
-        if value != default
-    ]  # fmt: skip
+        f"{TOKEN_OF[column]}{getattr(s, column)}"
+        for column in ("cp", "etp", "dp", "micro_batch", "micro_batch_group", "zero_stage")
+        if getattr(s, column) != DEFAULT_OF[column]
+    ]
     if s.sequence_parallel != (s.tp > 1):
         tokens.append("SP" if s.sequence_parallel else "noSP")
     if s.recompute_kind == "full":
@@ -122,9 +125,9 @@ def departures(strategy: Strategy) -> list[str]:
         tokens.append(s.schedule)
     if s.dispatcher != "alltoall":
         tokens.append(s.dispatcher)
-    if s.ep_overlap != (s.schedule == "adaptive-pipe"):
+    if s.ep_overlap != _is_overlap(s.schedule):
         tokens.append("ep-overlap" if s.ep_overlap else "no-ep-overlap")
-    tokens += [f"{tag}{_number(share)}" for tag, share in (("offload", s.offload_frac), ("swap", s.swap_frac)) if share]
+    tokens += [f"{TOKEN_OF[column]}{_number(getattr(s, column))}" for column in SHARES if getattr(s, column)]
     if s.layout:
         tokens.append(f"layout({s.layout})")
     return tokens
@@ -132,11 +135,8 @@ def departures(strategy: Strategy) -> list[str]:
 
 # -------------------------------------------------------------------------------------------------- parsing
 
-_COUNTS = {
-    "tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "etp": "etp", "dp": "dp", "mbs": "micro_batch",
-    "g": "micro_batch_group", "zero": "zero_stage", "zero-": "zero_stage",
-}  # fmt: skip
-_SHARES = {"offload": "offload_frac", "swap": "swap_frac"}
+_COUNTS = {TOKEN_OF[column].lower(): column for column in COUNTS} | {"zero-": "zero_stage"}
+_SHARES = {TOKEN_OF[column]: column for column in SHARES}
 _FLAGS = {
     "sp": ("sequence_parallel", True), "nosp": ("sequence_parallel", False), "full": ("recompute", ("full",)),
     "ep-overlap": ("ep_overlap", True), "no-ep-overlap": ("ep_overlap", False), "none": ("schedule", "none"),
@@ -146,15 +146,19 @@ _SHARE = re.compile(r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)")
 _CALL = re.compile(r"(selective|full|layout)\((.*)\)", re.DOTALL)
 
 
-def parse_strategy(text: str) -> Strategy:
-    """The strategy that ``text`` writes. Tokens come in any order and case, each once."""
+def parse_strategy(text: str, backend: str = "megatron") -> Strategy:
+    """The strategy that ``text`` writes. Tokens come in any order and case, each once.
+
+    The ZeRO stage that ``text`` leaves out is the one that ``backend`` runs by default.
+    """
     values: dict[str, object] = {}
     for token in _split(text):
         for field, value in _read(token, text).items():
             if field in values:
                 raise InputError("strategy", text, f"one token for {field}", f"drop one of them: {token} comes second")
             values[field] = value
-    return Strategy(**values)  # type: ignore[arg-type]
+    unsaid = backend_named(backend).zero_unsaid(int(str(values.get("pp", 1))))
+    return Strategy(**{"zero_stage": unsaid, **values})  # type: ignore[arg-type]
 
 
 def _read(token: str, text: str) -> dict[str, object]:

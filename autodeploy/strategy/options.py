@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from autodeploy.strategy.axes import Axes, among, recompute_choice
-from autodeploy.strategy.backends import LOOPED, V_SHAPED, Backend
-from autodeploy.strategy.layout import layouts_for, parse_layout
+from autodeploy.strategy.backends import Backend
+from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
 from cost_models.inputs import ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import Layout, recompute_mask
 
 SWAP_FRAC = 1.0  # all of the attention activations, as swap-attention does; the study tries smaller shares
@@ -97,9 +100,9 @@ def runs(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int) -> l
     """Every way to run PP x VPP stages: schedule, overlap, layout."""
     found = []
     for schedule in schedules(backend, axes, pp, vpp):
-        for layout in layouts(model, backend, axes, pp, vpp, schedule in V_SHAPED):
-            for overlap in overlaps(model, backend, axes, schedule, pp):
-                found.append(Run(schedule, overlap, layout))
+        for overlap in overlaps(model, backend, axes, schedule, pp):
+            placing = Placing(SCHEDULE_TABLE[schedule].v_shaped, overlap)
+            found += [Run(schedule, overlap, layout) for layout in layouts(model, backend, axes, (pp, vpp), placing)]
     return found
 
 
@@ -108,21 +111,23 @@ def schedules(backend: Backend, axes: Axes, pp: int, vpp: int) -> list[str]:
     names = backend.search_schedules if axes.schedule is None else axes.schedule
     if pp == 1:
         return ["none"] if vpp == 1 else []
-    fits = {1: lambda n: n not in V_SHAPED and n not in ("none", "interleaved"), 2: lambda n: n in V_SHAPED | LOOPED}
-    return [name for name in names if fits.get(vpp, lambda n: n in LOOPED)(name)]
+    return [name for name in names if name != "none" and SCHEDULE_TABLE[name].chunks.allow(np.array(vpp))]
 
 
 def overlaps(model: ModelSpec, backend: Backend, axes: Axes, schedule: str, pp: int) -> list[bool]:
     moe = any(kind.feed_forward and kind.feed_forward.is_moe for kind in model.kinds)
     wanted = (False, True) if axes.ep_overlap is None else axes.ep_overlap
-    if schedule == "adaptive-pipe":
+    facts = SCHEDULE_TABLE[schedule]
+    if facts.needs_overlap:
         return [True] if True in wanted else []
-    can = moe and backend.overlaps_ep and (pp == 1 or schedule in LOOPED | V_SHAPED | {"dualpipe"})
+    can = moe and backend.overlaps_ep and (pp == 1 or facts.runs_overlapped)
     return [overlap for overlap in dict.fromkeys(wanted) if can or not overlap]
 
 
-def layouts(model: ModelSpec, backend: Backend, axes: Axes, pp: int, vpp: int, v_shaped: bool) -> list[Layout]:
-    own = layouts_for(model, pp, vpp, backend.name, v_shaped)
+def layouts(model: ModelSpec, backend: Backend, axes: Axes, stages: tuple[int, int], placing: Placing) -> list[Layout]:
+    """``stages``: PP and VPP. Empty where the back end has none for this schedule and overlap."""
+    pp, vpp = stages
+    own = layouts_for(model, pp, vpp, backend.name, placing)
     if axes.layout is None:
         return own[: 1 if backend.name == "any" else LAYOUTS]
     return [layout for text in axes.layout for layout in ([parse_layout(text, model, pp, vpp)] if text else own[:1])]

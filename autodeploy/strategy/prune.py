@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case
+from autodeploy.strategy.rule import Proposal
 from autodeploy.strategy.rules_world import node_cards
 from cost_models.inputs import ModelSpec, Workload
 from cost_models.strategies import DISPATCHER_CODE, F64, I64, Bool, StrategyBatch
@@ -22,15 +22,15 @@ class Dominated:
 
     name: str
     text: str
-    holds: Callable[[Case], Bool]
+    holds: Callable[[Proposal], Bool]
 
 
-def _ep_nodes(case: Case) -> I64:
+def _ep_nodes(case: Proposal) -> I64:
     """Nodes that an expert group spans. Expert ranks are laid out ETP, EP, EDP, PP inside out."""
     return np.maximum(-(-case.batch.etp * case.batch.ep // node_cards(case.hardware)), 1)
 
 
-def _allgather_sends_more(case: Case) -> Bool:
+def _allgather_sends_more(case: Proposal) -> Bool:
     nodes = _ep_nodes(case)
     top_k = max((k.feed_forward.top_k for k in case.model.kinds if k.feed_forward), default=0)
     more = nodes - 1 >= top_k * (1 - 1 / nodes) * case.workload.expert_imbalance  # flat: the hottest rank decides
@@ -61,8 +61,8 @@ class Deviation:
 
     name: str
     text: str
-    where: Callable[[Case], Bool]
-    step: Callable[[StrategyBatch, Case], StrategyBatch]
+    where: Callable[[Proposal], Bool]
+    step: Callable[[StrategyBatch, Proposal], StrategyBatch]
 
 
 def valid_groups(micro_batches: int, pp: int) -> tuple[int, int]:
@@ -87,7 +87,7 @@ def groups(micro_batches: I64, pp: I64) -> tuple[I64, I64]:
     return table[index, 0], table[index, 1]
 
 
-def _lower_zero(case: Case) -> Bool:
+def _lower_zero(case: Proposal) -> Bool:
     stages = case.backend.zero_stages
     allowed = np.where(case.batch.pp > 1, 0 in case.backend.zero_stages_pipelined, 0 in stages)
     return allowed & (case.batch.zero_stage == 1) & (case.batch.offload_frac == 0)

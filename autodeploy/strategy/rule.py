@@ -17,7 +17,7 @@ from cost_models.strategies import I64, RECOMPUTE_BIT, SCHEDULE_CODE, SCHEDULES,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Proposal:
     """N strategies and all that a rule looks at."""
 
     model: ModelSpec
@@ -71,7 +71,7 @@ class Rule:
     name: str
     text: str
     remedy: str
-    broken: Callable[[Case], Bool]
+    broken: Callable[[Proposal], Bool]
     backends: tuple[str, ...] = ALL
     soft: bool = False
 

@@ -1,6 +1,6 @@
 """All validity rules, and which one a strategy breaks.
 
-A new rule: a ``Rule`` in one of the three tables, and an example of it in the rules test.
+A new rule: a ``Rule`` in one of the five tables, and an example of it in the rules test.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.backends import BACKENDS, backend_named
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from autodeploy.strategy.rules_features import FEATURE_RULES
+from autodeploy.strategy.rules_mindspeed import MINDSPEED_RULES
 from autodeploy.strategy.rules_pipeline import PIPELINE_RULES
+from autodeploy.strategy.rules_torchtitan import TORCHTITAN_RULES
 from autodeploy.strategy.rules_world import WORLD_RULES
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import I64, Bool, StrategyBatch
 
-RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES
+RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES + MINDSPEED_RULES + TORCHTITAN_RULES
 OK = 0
 
 
@@ -32,7 +34,7 @@ def check(
     among: tuple[Rule, ...] = RULES,
 ) -> I64:
     """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``."""
-    case = Case(
+    case = Proposal(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
     codes = np.zeros(len(batch), dtype=np.int64)

@@ -4,55 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.backends import V_SHAPED
-from autodeploy.strategy.rule import Case, Rule
-from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool, recompute_mask
+from autodeploy.strategy.rule import Proposal, Rule
+from cost_models.schedules import schedules_where
+from cost_models.strategies import DISPATCHER_CODE, DISPATCHERS, RECOMPUTE_BIT, RECOMPUTE_MODULES, Bool
 
 MEGATRON = ("megatron", "megatron-bridge")
-OVERLAP_SCHEDULES = frozenset({"interleaved", "adaptive-pipe", "dualpipe"}) | V_SHAPED
-TORCHTITAN_MODULES = recompute_mask(("layernorm", "moe_act", "full"))
 
 
-def _dispatcher_is(case: Case, name: str) -> Bool:
+def _dispatcher_is(case: Proposal, name: str) -> Bool:
     return case.batch.dispatcher == DISPATCHER_CODE[name]
 
 
-def _zero(case: Case) -> Bool:
+def _zero(case: Proposal) -> Bool:
     flat = ~np.isin(case.batch.zero_stage, case.backend.zero_stages)
     piped = ~np.isin(case.batch.zero_stage, case.backend.zero_stages_pipelined)
     return np.where(case.batch.pp > 1, piped, flat)
 
 
-def _dispatcher(case: Case) -> Bool:
+def _dispatcher(case: Proposal) -> Bool:
     return ~np.array([name in case.backend.dispatchers for name in DISPATCHERS])[case.batch.dispatcher]
 
 
-def _recompute_alone(case: Case) -> Bool:
+def _recompute_alone(case: Proposal) -> Bool:
     others = sum(RECOMPUTE_BIT[name] for name in RECOMPUTE_MODULES if name != "full")
     return case.recomputes("full") & ((case.batch.recompute & others) > 0)
 
 
-def _no_dense(case: Case) -> bool:
+def _no_dense(case: Proposal) -> bool:
     return not any(kind.feed_forward and not kind.feed_forward.is_moe for kind in case.model.kinds)
 
 
-def _no_mla(case: Case) -> bool:
+def _no_mla(case: Proposal) -> bool:
     return not any(kind.attention and kind.attention.kind == "mla" for kind in case.model.kinds)
 
 
-def _overlap_schedule(case: Case) -> Bool:
-    looped = case.scheduled(OVERLAP_SCHEDULES) & ((case.batch.vpp > 1) | case.schedule_is("dualpipe"))
-    adaptive = case.schedule_is("adaptive-pipe")
-    return case.batch.ep_overlap & (case.batch.pp > 1) & ~looped & ~adaptive
+def _overlap_schedule(case: Proposal) -> Bool:
+    return case.batch.ep_overlap & (case.batch.pp > 1) & ~case.scheduled(schedules_where(lambda s: s.runs_overlapped))
 
 
-def _hierarchical_domain(case: Case) -> Bool:
-    b = case.batch
-    extends = (b.tp > 1) & (b.etp == 1) & (b.ep > b.tp) & (b.ep % b.tp == 0)
-    return _dispatcher_is(case, "hierarchical-allgather") & ~extends
-
-
-def _foreign_dedup(case: Case) -> Bool:
+def _foreign_dedup(case: Proposal) -> Bool:
     vendor = case.hardware.device.vendor if case.hardware else "nvidia"
     return _dispatcher_is(case, "hierarchical-dedup") & (vendor == "ascend")
 
@@ -103,13 +93,6 @@ FEATURE_RULES = (
         ),
     ),
     Rule(
-        name="recompute-torchtitan",
-        text="torchtitan recomputes everything, or by operator; it knows no modules beyond norms and activations",
-        remedy="use full, or selective(layernorm,moe_act)",
-        broken=lambda c: (c.batch.recompute & ~TORCHTITAN_MODULES) > 0,
-        backends=("torchtitan",),
-    ),
-    Rule(
         name="swap-backend",
         text="the back end does not swap activations to the host",
         remedy="drop swap, recompute instead",
@@ -120,6 +103,13 @@ FEATURE_RULES = (
         text="the back end does not keep part of the optimizer on the host",
         remedy="drop offload",
         broken=lambda c: (c.batch.offload_frac > 0) & (not c.backend.offloads_optimizer),
+    ),
+    Rule(
+        name="offload-needs-zero",
+        text="optimizer offload needs the distributed optimizer",
+        remedy="use ZeRO1",
+        broken=lambda c: (c.batch.offload_frac > 0) & (c.batch.zero_stage == 0),
+        backends=(*MEGATRON, "mindspeed"),
     ),
     Rule(
         name="dispatcher-backend",
@@ -141,23 +131,16 @@ FEATURE_RULES = (
         backends=(*MEGATRON, "mindspeed", "torchtitan"),
     ),
     Rule(
-        name="hierarchical-tp-extend-ep",
-        text="moe-hierarchical-alltoallv needs tp-extend-ep: TP above 1, ETP1 and EP a larger multiple of TP",
-        remedy="use alltoall",
-        broken=_hierarchical_domain,
-        backends=("mindspeed",),
-    ),
-    Rule(
         name="adaptive-pipe-chunks",
         text="Adaptive Pipe pairs a forward chunk with a backward chunk of another stage: it needs VPP above 1",
         remedy="raise VPP, or use 1f1b",
-        broken=lambda c: c.schedule_is("adaptive-pipe") & (c.batch.vpp < 2),
+        broken=lambda c: c.scheduled(schedules_where(lambda s: s.needs_overlap)) & (c.batch.vpp < 2),
     ),
     Rule(
         name="adaptive-pipe-overlap",
         text="Adaptive Pipe is the overlap of expert communication",
         remedy="drop no-ep-overlap, or use interleaved",
-        broken=lambda c: c.schedule_is("adaptive-pipe") & ~c.batch.ep_overlap,
+        broken=lambda c: c.scheduled(schedules_where(lambda s: s.needs_overlap)) & ~c.batch.ep_overlap,
     ),
     Rule(
         name="overlap-needs-ep",
@@ -170,13 +153,6 @@ FEATURE_RULES = (
         text="overlap of expert communication under PP needs VPP above 1, or a bidirectional schedule",
         remedy="raise VPP, or use dualpipev where the back end has it",
         broken=_overlap_schedule,
-    ),
-    Rule(
-        name="torchtitan-overlap",
-        text="torchtitan overlaps expert communication under DualPipeV only",
-        remedy="use dualpipev, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & ~c.schedule_is("dualpipev"),
-        backends=("torchtitan",),
     ),
     Rule(
         name="megatron-overlap-recompute",
@@ -198,33 +174,5 @@ FEATURE_RULES = (
         remedy="use alltoall",
         broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "allgather"),
         backends=(*MEGATRON, "mindspeed"),
-    ),
-    Rule(
-        name="fb-overlap-hierarchical",
-        text="MindSpeed's fb-overlap excludes moe-hierarchical-alltoallv and tp-extend-ep",
-        remedy="use alltoall, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & _dispatcher_is(c, "hierarchical-allgather"),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-swap",
-        text="MindSpeed's fb-overlap excludes swap-attention",
-        remedy="recompute instead of swapping, or drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.swap_frac > 0),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-etp",
-        text="MindSpeed's fb-overlap needs ETP1",
-        remedy="set ETP1",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.etp > 1),
-        backends=("mindspeed",),
-    ),
-    Rule(
-        name="fb-overlap-batch",
-        text="MindSpeed's fb-overlap needs a global batch above DP x PP x MBS",
-        remedy="raise the global batch, or lower PP or MBS",
-        broken=lambda c: c.batch.ep_overlap & (c.batch.pp > 1) & (c.micro_batches <= c.batch.pp),
-        backends=("mindspeed",),
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from autodeploy.strategy.backends import LOOPED, SINGLE_CHUNK, V_SHAPED
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
+from cost_models.schedules import SCHEDULE_TABLE, schedules_where
 from cost_models.strategies import I64, Bool
 
 
-def _layout(case: Case) -> Bool:
+def _layout(case: Proposal) -> Bool:
     def sums_wrong(i: int) -> bool:
         return round(float(case.batch.layouts[i].layers_per_stage.sum())) != case.model.num_layers
 
@@ -17,37 +17,33 @@ def _layout(case: Case) -> Bool:
     return wrong_pp | (case.batch.vpp != _column(case, "vpp")) | case.per_layout(sums_wrong)
 
 
-def _column(case: Case, name: str) -> I64:
+def _column(case: Proposal, name: str) -> I64:
     return np.array([getattr(layout, name) for layout in case.batch.layouts])[case.batch.layout]
 
 
-def _group(case: Case) -> Bool:
+def _group(case: Proposal) -> Bool:
     m, group, pp = case.micro_batches, case.group, case.batch.pp
     rest = m % group
     wrong = (group < pp) | (group > m) | ((rest != 0) & (rest < pp))
-    return case.scheduled(LOOPED) & (pp > 1) & wrong
+    return case.scheduled(schedules_where(lambda s: s.grouped)) & (pp > 1) & wrong
 
 
-def _dualpipe(case: Case) -> Bool:
-    m, pp = case.micro_batches, case.batch.pp
-    return case.schedule_is("dualpipe") & ((pp % 2 != 0) | (m % 2 != 0) | (m < 2 * pp))
+def _chunks(case: Proposal) -> Bool:
+    allowed = np.array([schedule.chunks.allow(case.batch.vpp) for schedule in SCHEDULE_TABLE.values()])
+    return ~allowed[case.batch.schedule, np.arange(len(case.batch))]
 
 
-def _mindspeed_dualpipev(case: Case) -> Bool:
-    """Even, or padded with no-op slots: every stage then has the same number of slots."""
-
-    def uneven(i: int) -> bool:
-        layout = case.batch.layouts[i]
-        return not (layout.text in ("", "even") or layout.text.startswith("noop:"))
-
-    return case.schedule_is("dualpipev") & case.per_layout(uneven)
+def _too_few_turns(case: Proposal) -> Bool:
+    least = np.array([schedule.least_turns for schedule in SCHEDULE_TABLE.values()])[case.batch.schedule]
+    return case.micro_batches < least * case.batch.pp
 
 
-def _mindspeed_list(case: Case) -> Bool:
-    return (case.batch.vpp > 1) & case.per_layout(lambda i: case.batch.layouts[i].text[:1].isdecimal())
+def _dualpipe(case: Proposal) -> Bool:
+    odd = (case.batch.pp % 2 != 0) | (case.micro_batches % 2 != 0)
+    return case.scheduled(schedules_where(lambda s: s.even)) & (odd | _too_few_turns(case))
 
 
-def _foreign_layout(case: Case) -> Bool:
+def _foreign_layout(case: Proposal) -> Bool:
     backend = case.backend.name
 
     def foreign(i: int) -> bool:
@@ -87,11 +83,7 @@ PIPELINE_RULES = (
         text="VPP must be 1 for 1F1B, GPipe, ZB-H1, ZB-1P, ZB-2P and DualPipe, above 1 for interleaved, and 2 for "
         "V-shaped schedules",
         remedy="change VPP or the schedule",
-        broken=lambda c: (
-            (c.scheduled(SINGLE_CHUNK) & (c.batch.vpp != 1))
-            | (c.schedule_is("interleaved") & (c.batch.vpp < 2))
-            | (c.scheduled(V_SHAPED) & (c.batch.vpp != 2))
-        ),
+        broken=lambda c: _chunks(c) & ~c.scheduled(schedules_where(lambda s: s.needs_overlap)),
     ),
     Rule(
         name="layout",
@@ -107,17 +99,11 @@ PIPELINE_RULES = (
         backends=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
     ),
     Rule(
-        name="layer-list-vpp",
-        text="--num-layer-list excludes VPP (case 40)",
-        remedy="use no-op slots, or VPP1",
-        broken=_mindspeed_list,
-        backends=("mindspeed",),
-    ),
-    Rule(
         name="micro-batch-group",
         text="interleaved runs micro-batches in groups of G: PP <= G <= m, and m % G is 0 or at least PP (case 60)",
         remedy="choose such a G (G5 for 10 micro-batches over PP4), or another batch",
         broken=_group,
+        backends=("megatron", "megatron-bridge", "mindspeed", "any"),
     ),
     Rule(
         name="dualpipe-shape",
@@ -129,13 +115,6 @@ PIPELINE_RULES = (
         name="dualpipev-micro-batches",
         text="DualPipeV needs at least 2 PP micro-batches",
         remedy="raise the micro-batches, or choose another schedule",
-        broken=lambda c: c.schedule_is("dualpipev") & (c.micro_batches < 2 * c.batch.pp),
-    ),
-    Rule(
-        name="dualpipev-layers",
-        text="MindSpeed's DualPipeV needs layers, no-op slots included, in a multiple of 2 PP",
-        remedy="pad with no-op slots",
-        broken=_mindspeed_dualpipev,
-        backends=("mindspeed",),
+        broken=lambda c: ~c.scheduled(schedules_where(lambda s: s.even)) & _too_few_turns(c),
     ),
 )

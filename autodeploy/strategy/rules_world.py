@@ -9,11 +9,10 @@ from functools import reduce
 
 import numpy as np
 
-from autodeploy.strategy.rule import Case, Rule
+from autodeploy.strategy.rule import Proposal, Rule
 from cost_models.inputs import Attention, FeedForward, HardwareProfile
+from cost_models.mixers.table import mixer_of
 from cost_models.strategies import I64, Bool
-
-RECURRENT = ("gated_delta", "lightning")
 
 
 def node_cards(hardware: HardwareProfile | None) -> int:
@@ -30,64 +29,64 @@ def sequence_factor(cp: I64, tp: I64, sequence_parallel: Bool) -> I64:
     return np.where(cp > 1, cp * np.lcm(2, tp), tp)
 
 
-def _attentions(case: Case) -> list[Attention]:
-    return [kind.attention for kind in case.model.kinds if kind.attention is not None]
+def _attentions(case: Proposal) -> list[Attention]:
+    return [attention for kind in case.model.kinds for attention in kind.attentions]
 
 
-def _feed_forwards(case: Case) -> list[FeedForward]:
-    return [kind.feed_forward for kind in case.model.kinds if kind.feed_forward is not None]
+def _feed_forwards(case: Proposal) -> list[FeedForward]:
+    return [ffn for kind in case.model.kinds for ffn in kind.feed_forwards]
 
 
-def _any_of(case: Case, conditions: list[Bool]) -> Bool:
+def _any_of(case: Proposal, conditions: list[Bool]) -> Bool:
     return reduce(np.logical_or, conditions, case.everywhere(False))
 
 
-def _world(case: Case) -> Bool:
+def _world(case: Proposal) -> Bool:
     b = case.batch
     cards = b.tp * b.cp * b.pp * b.dp
     return (b.dp < 1) | (cards != case.devices if case.devices else cards < 1)
 
 
-def _expert_world(case: Case) -> Bool:
+def _expert_world(case: Proposal) -> Bool:
     b = case.batch
     if not case.moe:
         return case.everywhere(False)
     return (b.dp >= 1) & (b.tp * b.cp * b.dp % (b.etp * b.ep) != 0)
 
 
-def _heads(case: Case) -> Bool:
+def _heads(case: Proposal) -> Bool:
     tp = case.batch.tp
     counts = {a.query_heads for a in _attentions(case)} | {a.value_heads for a in _attentions(case) if a.value_heads}
     return _any_of(case, [heads % tp != 0 for heads in counts])
 
 
-def _kv_groups(case: Case) -> Bool:
+def _kv_groups(case: Proposal) -> Bool:
     tp = case.batch.tp
-    groups = {a.kv_heads for a in _attentions(case) if a.kind == "softmax"}
+    groups = {a.kv_heads for a in _attentions(case) if mixer_of(a).grouped_heads}
     replicates = case.backend.replicates_kv
     return _any_of(case, [(g % tp != 0) & ((tp % g != 0) if replicates else True) for g in groups])
 
 
-def _ffn_width(case: Case) -> Bool:
+def _ffn_width(case: Proposal) -> Bool:
     widths = {f.shared_width if f.is_moe else f.width for f in _feed_forwards(case)} - {0}
     return _any_of(case, [width % case.batch.tp != 0 for width in widths])
 
 
-def _experts(case: Case) -> Bool:
+def _experts(case: Proposal) -> Bool:
     return _any_of(case, [f.experts % case.batch.ep != 0 for f in _feed_forwards(case) if f.is_moe])
 
 
-def _expert_width(case: Case) -> Bool:
+def _expert_width(case: Proposal) -> Bool:
     return _any_of(case, [f.width % case.batch.etp != 0 for f in _feed_forwards(case) if f.is_moe])
 
 
-def _sequence(case: Case) -> Bool:
+def _sequence(case: Proposal) -> Bool:
     b = case.batch
     return case.workload.seq_length % sequence_factor(b.cp, b.tp, b.sequence_parallel) != 0
 
 
-def _recurrent(case: Case) -> Bool:
-    return (case.batch.cp > 1) & any(a.kind in RECURRENT for a in _attentions(case))
+def _recurrent(case: Proposal) -> Bool:
+    return (case.batch.cp > 1) & any(not mixer_of(a).splits_context for a in _attentions(case))
 
 
 WORLD_RULES = (

@@ -16,12 +16,14 @@ import numpy as np
 from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes, among
 from autodeploy.strategy.backends import Backend, backend_named
-from autodeploy.strategy.core import Core, core_points
+from autodeploy.strategy.core import CorePoints, core_points
 from autodeploy.strategy.options import Relief, Run, dispatchers, reliefs, runs, zero_stages
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups, static_floor_bytes
-from autodeploy.strategy.rule import Case
+from autodeploy.strategy.rule import Proposal
 from autodeploy.strategy.rules import RULES, check
+from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHER_CODE, I64, SCHEDULE_CODE, Bool, Layout, StrategyBatch
 
 CHUNK = 16384  # strategies in one batch
@@ -63,8 +65,8 @@ class _Request:
     fits: Fits | None
     counts: SpaceCounts
 
-    def case(self, batch: StrategyBatch) -> Case:
-        return Case(
+    def case(self, batch: StrategyBatch) -> Proposal:
+        return Proposal(
             model=self.model, hardware=self.hardware, workload=self.workload, batch=batch, backend=self.backend,
             devices=self.devices,
         )  # fmt: skip
@@ -145,8 +147,8 @@ def _walk(request: _Request) -> Iterator[StrategyBatch]:
 
 
 def _without_oversized(
-    request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
-) -> Core:
+    request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
+) -> CorePoints:
     """Drops core points whose weights and gradients alone exceed the card under the most frugal option."""
     zero = max((stage for _, _, stage in rows), default=1)
     offload = max(relief.offload_frac for relief in ladder)
@@ -160,7 +162,7 @@ def _without_oversized(
 
 
 def _expand(
-    request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
+    request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]], ladder: Sequence[Relief]
 ) -> Iterator[StrategyBatch]:
     """Core points x rows x ladder, checked and pruned."""
     base = _valid(request, _with_rows(request, core, rows))
@@ -177,7 +179,7 @@ def _expand(
             yield from _deviations(request, batch)
 
 
-def _with_rows(request: _Request, core: Core, rows: Sequence[tuple[Run, str, int]]) -> StrategyBatch:
+def _with_rows(request: _Request, core: CorePoints, rows: Sequence[tuple[Run, str, int]]) -> StrategyBatch:
     """Core points x rows, without relief, [C * O]."""
     table: dict[int, int] = {}
     layouts: list[Layout] = []
@@ -206,8 +208,11 @@ def _with_axes(request: _Request, batch: StrategyBatch) -> StrategyBatch:
     """Micro-batch groups and sequence parallel: the default, or what the user names."""
     case = request.case(batch)
     if request.axes.micro_batch_group is None:
-        smallest, _ = groups(case.micro_batches, batch.pp)
-        looped = (batch.schedule == SCHEDULE_CODE["interleaved"]) | (batch.schedule == SCHEDULE_CODE["adaptive-pipe"])
+        if request.backend.name == "torchtitan":
+            smallest = micro_batches_per_round(case.micro_batches, batch.pp)
+        else:
+            smallest, _ = groups(case.micro_batches, batch.pp)
+        looped = np.array([schedule.grouped for schedule in SCHEDULE_TABLE.values()])[batch.schedule]
         batch = replace(batch, micro_batch_group=np.where(looped & (smallest != batch.pp), smallest, 0))
     else:
         most = int(case.micro_batches.max(initial=1))

@@ -7,28 +7,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec, Workload
+from cost_models.mixers.table import mixer_of
 
 SCORE_TOKENS = 4096  # context that a token attends to, for the score term
+CONTEXT = Workload(seq_length=SCORE_TOKENS, global_batch=1)
 
 
 def attention_weight(hidden: int, a: Attention) -> float:
-    """Projections (MHA/GQA: 2h(aq d + g d), MLA: its five factors, linear kinds: as value heads) plus causal scores."""
-    scores = a.query_heads * (a.head_dim + a.v_head_dim) * SCORE_TOKENS / 2
-    if a.kind == "mla":
-        query = hidden * a.q_lora_rank + a.q_lora_rank * a.query_heads * a.head_dim
-        if not a.q_lora_rank:
-            query = hidden * a.query_heads * a.head_dim
-        key_value = hidden * (a.kv_lora_rank + a.qk_rope_head_dim)
-        key_value += a.kv_lora_rank * a.query_heads * (a.qk_nope_head_dim + a.v_head_dim)
-        return query + key_value + a.query_heads * a.v_head_dim * hidden + scores
-    if a.kind == "softmax":
-        per_token = a.query_heads * (a.head_dim + a.v_head_dim) + a.kv_heads * (a.head_dim + a.v_head_dim)
-        if a.window_tokens:
-            scores = a.query_heads * (a.head_dim + a.v_head_dim) * min(a.window_tokens, SCORE_TOKENS / 2)
-        return hidden * per_token + scores
-    values = max(a.value_heads, a.query_heads)
-    return hidden * (2 * a.query_heads * a.head_dim + 2 * values * a.v_head_dim)
+    """Projections, and what the mixer does between them over a context of SCORE_TOKENS."""
+    return mixer_of(a).flop(a, hidden, CONTEXT) / 2.0
 
 
 def feed_forward_weight(hidden: int, f: FeedForward) -> float:

@@ -11,7 +11,8 @@ from autodeploy.accuracy import Report, RunSet, compare, read_runs
 from autodeploy.accuracy.cases import Cases, build_cases
 
 
-def fake_evaluate(model, hardware, workload, batch, *, per_rank=False):
+def fake_evaluate(case, batch, *, per_rank=False):
+    model, workload = case.model, case.workload
     parameters = 12 * model.num_layers * model.hidden**2
     flop = 6.0 * parameters * workload.global_batch * workload.seq_length
     step_s = flop / (batch.devices * 1.5e14)

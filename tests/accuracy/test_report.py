@@ -75,10 +75,10 @@ def test_targets_count_the_rows_of_the_issue(fake_report):
 def test_one_bad_row_does_not_take_its_neighbours_along(cases):
     sample = [case for case in cases.cases if case.run.group == "hagemann"][:20]
 
-    def fails_for_mbs2(model, hardware, workload, batch, *, per_rank=False):
+    def fails_for_mbs2(case, batch, *, per_rank=False):
         if (batch.micro_batch == 2).any():
             raise ValueError("no such micro-batch")
-        return fake_evaluate(model, hardware, workload, batch, per_rank=per_rank)
+        return fake_evaluate(case, batch, per_rank=per_rank)
 
     good, bad = predict(sample, fails_for_mbs2)
     assert set(good) | set(bad) == {case.run.id for case in sample}
@@ -88,8 +88,8 @@ def test_one_bad_row_does_not_take_its_neighbours_along(cases):
 def test_open_keys_take_the_fastest_that_fits(cases):
     case = next(c for c in cases.cases if len(c.points) > 2)
 
-    def by_micro_batch(model, hardware, workload, batch, *, per_rank=False):
-        cost = fake_evaluate(model, hardware, workload, batch)
+    def by_micro_batch(case, batch, *, per_rank=False):
+        cost = fake_evaluate(case, batch)
         cost.step_s = 100.0 - batch.micro_batch  # larger is faster
         cost.peak_reserved_bytes = (batch.micro_batch > 1) * 1e15  # but only 1 fits
         return cost

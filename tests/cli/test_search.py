@@ -111,7 +111,7 @@ def test_the_printed_strategy_is_the_estimated_one(capsys: pytest.CaptureFixture
     for row in search(capsys, "--format", "json", "--top", "5", *FAST).json["ranked"]:
         entry = estimate(capsys, row["strategy"], "--format", "json").json["estimate"]
         assert entry["strategy"] == row["strategy"]
-        assert entry["step_time_s"] == pytest.approx(row["screened_step_time_s"])
+        assert entry["step_time_s"] == pytest.approx(row["step_time_s"])
         assert entry["peak_memory_gib"] == pytest.approx(row["peak_memory_gib"])
 
 
@@ -215,7 +215,7 @@ def test_rejected_csv_and_json_say_why(capsys: pytest.CaptureFixture[str], tmp_p
 @pytest.mark.parametrize("method", ["tpe", "nsga2", "random"])
 def test_studies_alone(capsys: pytest.CaptureFixture[str], method: str) -> None:
     ran = search(capsys, "--method", method, "--trials", "64", "--format", "json")
-    assert ran.code == 0 and ran.json["space"]["enumerated"] == ran.json["space"]["refined"] == 64
+    assert ran.code == 0 and 0 < ran.json["space"]["enumerated"] <= ran.json["space"]["refined"] == 64
 
 
 def test_workers_give_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:

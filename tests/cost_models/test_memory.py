@@ -9,8 +9,8 @@ import pytest
 
 from cost_models.inputs import SoftwareStack
 from cost_models.layers import layer_ops
-from cost_models.memory import late_optimizer_bytes, static_bytes
-from cost_models.memory_peaks import Workspace, at_the_peak
+from cost_models.step.memory import late_optimizer_bytes, static_bytes
+from cost_models.step.memory_peaks import Workspace, at_the_peak
 from cost_models.strategies import recompute_mask
 from cost_models.weight_shapes import layer_weights, vocabulary_weight
 from tests.cost_models.helpers import core, gpt, workload

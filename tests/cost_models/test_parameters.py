@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cost_models.errors import ConfigError
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
+from cost_models.mixers.table import MIXERS
 from cost_models.parameters import (
-    MIXERS,
     LayerParameters,
     embedding_parameters,
     head_parameters,
@@ -117,8 +117,9 @@ def test_linear_mixers_by_hand():
 @pytest.mark.parametrize("kind", sorted(MIXERS))
 def test_every_mixer_counts_something_to_shard(kind):
     attention = Attention(kind=kind, query_heads=4, kv_heads=4, head_dim=8, v_head_dim=8, value_heads=4, kv_lora_rank=8,
-                          qk_nope_head_dim=4, qk_rope_head_dim=4, state_dim=8, state_groups=2, conv_kernel=4)  # fmt: skip
-    assert MIXERS[kind](attention, 64, False).tp_sharded > 0
+                          qk_nope_head_dim=4, qk_rope_head_dim=4, state_dim=8, state_groups=2, conv_kernel=4,
+                          q_lora_rank=8, o_lora_rank=8, o_groups=2, dt_rank=4)  # fmt: skip
+    assert MIXERS[kind].parameters(attention, 64, False).tp_sharded > 0
 
 
 def test_multi_token_prediction_module():

@@ -6,7 +6,15 @@ import numpy as np
 
 from autodeploy.schedule import SEGMENTS, LayerSegments, PipelineShape, Segment, SimulationRequest, StageCosts
 
-CHUNKS = {"interleaved": 2, "adaptive-pipe": 2, "zb-v": 2, "zb-v-half": 2, "zb-v-min": 2, "dualpipev": 2}
+CHUNKS = {
+    "interleaved": 2,
+    "adaptive-pipe": 2,
+    "zb-v": 2,
+    "zb-v-auto": 2,
+    "zb-v-half": 2,
+    "zb-v-min": 2,
+    "dualpipev": 2,
+}
 
 
 def shape(name: str, pp: int, micro_batches: int, **more: int) -> PipelineShape:

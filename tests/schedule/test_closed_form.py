@@ -7,17 +7,16 @@ import pytest
 
 from autodeploy.schedule import SCHEDULES, SimulationRequest, StageCosts, build_schedule, simulate
 from autodeploy.schedule.live_memory import in_flight_chunks as counted
-from autodeploy.schedule.table import PLANS_WITH_COSTS
-from cost_models.pipeline import CLOSED_FORMS, closed_form_step_s, in_flight_chunks
+from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s, in_flight_chunks
 from tests.schedule.cases import CHUNKS, shape
 
-MEDIAN_LIMIT = {"zb-v": 0.02, "zb-v-half": 0.02, "zb-v-min": 0.06, "adaptive-pipe": 0.02}  # the rest: 0.01
+MEDIAN_LIMIT = {"zb-v-auto": 0.02, "zb-v-half": 0.02, "zb-v-min": 0.06}  # the rest: 0.01
 
 
 def differences(name: str, cases: int, seed: int) -> np.ndarray:
     """Relative differences of random cases: eight scenarios a shape, or one where the order depends on the costs."""
     rng = np.random.default_rng(seed)
-    rows = 1 if name in PLANS_WITH_COSTS else 8
+    rows = 1 if SCHEDULE_TABLE[name].plans_with_costs else 8
     found = []
     for _ in range(cases // 8 if rows == 8 else cases // 3):
         p = 2 * int(rng.integers(1, 7))
@@ -37,7 +36,7 @@ def differences(name: str, cases: int, seed: int) -> np.ndarray:
     return np.abs(np.concatenate(found))
 
 
-@pytest.mark.parametrize("name", sorted(CLOSED_FORMS))
+@pytest.mark.parametrize("name", sorted(SCHEDULES))
 def test_against_the_simulator(name: str) -> None:
     error = differences(name, 80, seed=5)
     assert np.median(error) < MEDIAN_LIMIT.get(name, 0.01)

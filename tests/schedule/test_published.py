@@ -116,10 +116,10 @@ def test_chunk_placement() -> None:
 PEER = [  # zero-bubble scheduler: F=10 B=10 W=8 comm=1 (V: F=5 B=5 W=4), period bubble in percent
     ("zb-1p", 8, 32, 11.11),
     ("zb-2p", 8, 32, 0.88),
-    ("zb-v", 8, 32, 5.49),
+    ("zb-v-auto", 8, 32, 5.49),
     ("zb-1p", 16, 128, 6.28),
     ("zb-2p", 16, 128, 0.55),
-    ("zb-v", 16, 128, 3.14),
+    ("zb-v-auto", 16, 128, 3.14),
 ]
 
 

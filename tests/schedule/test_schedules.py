@@ -123,7 +123,7 @@ def test_shapes_that_do_not_run_say_why() -> None:
         build_schedule("interleaved", shape("interleaved", 4, 10))
     with pytest.raises(ScheduleError, match="vpp"):
         build_schedule("1f1b", shape("interleaved", 4, 8).__class__(pp=4, vpp=2, micro_batches=8))
-    with pytest.raises(ScheduleError, match="one of gpipe"):
+    with pytest.raises(ScheduleError, match="one of 1f1b"):
         build_schedule("nope", shape("1f1b", 4, 8))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.space import SpaceCounts
 from autodeploy.strategy.axes import among
+from cost_models.case import Case
 from cost_models.inputs import (
     COLLECTIVE_OPS,
     Attention,
@@ -64,9 +66,10 @@ WORKLOAD = Workload(seq_length=128, global_batch=32)
 
 
 def request(**changes: object) -> SearchRequest:
-    given: dict[str, object] = {
-        "model": MODEL, "hardware": HARDWARE, "workload": WORKLOAD, "devices": (16,), "backend": "any", "method": "exhaustive",
-    }  # fmt: skip
+    """``model``, ``hardware`` and ``workload`` change the case."""
+    of_case = {name: changes.pop(name) for name in ("model", "hardware", "workload") if name in changes}
+    case = replace(Case(model=MODEL, hardware=HARDWARE, workload=WORKLOAD), **of_case)  # type: ignore[arg-type]
+    given: dict[str, object] = {"case": case, "devices": (16,), "backend": "any", "method": "exhaustive"}
     return SearchRequest(**{**given, **changes})  # type: ignore[arg-type]
 
 
@@ -97,12 +100,10 @@ def space(request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator
             yield StrategyBatch.concatenate(rows)
 
 
-def evaluate(
-    model: ModelSpec, hardware: HardwareProfile, workload: Workload, batch: StrategyBatch, *, per_rank: bool = False
-) -> StepCost:
+def evaluate(case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost:
     """Fewer tensor ranks and chunks are faster; recompute costs a third and saves memory; swap costs a little."""
     n = len(batch)
-    micro_batches = batch.micro_batches(workload.global_batch)
+    micro_batches = batch.micro_batches(case.workload.global_batch)
     compute = 1.0 + 0.1 * batch.tp - 0.02 * batch.micro_batch + 0.3 * (batch.recompute > 0) + 0.2 * batch.swap_frac
     bubble = (batch.pp - 1) / (batch.vpp * micro_batches)
     static = 24.0 / (batch.tp * batch.pp) * (1 - 0.5 * batch.offload_frac)
@@ -111,7 +112,7 @@ def evaluate(
     zero = np.zeros(n, dtype=np.int64)
     return StepCost(
         step_s=compute + bubble, peak_reserved_bytes=reserved, peak_allocated_bytes=0.9 * reserved, memory_rank=zero,
-        critical_rank=zero, feasible=reserved <= hardware.usable_bytes, bubble_s=bubble, model_flop=np.full(n, 1e12),
+        critical_rank=zero, feasible=reserved <= case.hardware.usable_bytes, bubble_s=bubble, model_flop=np.full(n, 1e12),
         time_s={"compute": compute, "bubble": bubble}, memory_bytes={"weights": reserved},
         rank_busy_s=np.tile(compute[:, None], (1, int(batch.pp.max()))) if per_rank else None,
         rank_memory_bytes={"weights": np.tile(reserved[:, None], (1, int(batch.pp.max())))} if per_rank else None,

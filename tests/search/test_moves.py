@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autodeploy.search.catalogue import nearest_row
-from autodeploy.search.moves import HIGHS, group_sizes, landscape_around
+from autodeploy.search.moves import MOVES, group_sizes, landscape_around
+from autodeploy.study.landscape import Catalogue, nearest_row
 from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch, single
 from tests.search.fakes import layout
 
@@ -15,7 +15,7 @@ def test_group_sizes_of_ten_micro_batches_over_four_ranks() -> None:
     assert group_sizes(4, 3) == []
 
 
-free = dict.fromkeys(HIGHS, True)
+free = dict.fromkeys(MOVES, True)
 
 
 @pytest.fixture
@@ -28,12 +28,16 @@ def two() -> StrategyBatch:
     )
 
 
+def params(two: StrategyBatch, row: int, **moves: float) -> dict[str, object]:
+    return {**Catalogue(two).params(row), **moves}
+
+
 def test_moves_decode(two: StrategyBatch) -> None:
-    around = landscape_around(two, 32, lambda batch: np.ones(len(batch), bool), free)
+    around = landscape_around(two, 2, 32, lambda batch: np.ones(len(batch), bool), free)
     batch = around.decode(
         [
-            {"strategy": 0, "group": 1, "recompute_layers": 4, "swap": 4, "offload": 8},
-            {"strategy": 1, "group": 1, "recompute_layers": 4, "swap": 0, "offload": 0},
+            params(two, 0, group_choice=1, recompute_spared_frac=0.5, swap_least_frac=0.5, offload_least_frac=1.0),
+            params(two, 1, group_choice=1, recompute_spared_frac=0.5),
         ]
     )
     assert batch.micro_batch_group.tolist() == [3, 0]  # sizes of 16 micro-batches over 2 ranks: 2, 3 (4 are left), ...
@@ -41,9 +45,16 @@ def test_moves_decode(two: StrategyBatch) -> None:
     assert batch.swap_frac.tolist() == [0.5, 0.0] and batch.offload_frac.tolist() == [1.0, 0.0]
 
 
+def test_the_start_is_the_strategies_themselves(two: StrategyBatch) -> None:
+    around = landscape_around(two, 2, 32, lambda batch: np.ones(len(batch), bool), free)
+    batch = around.decode(around.start)
+    assert batch.vpp.tolist() == two.vpp.tolist() and batch.recompute.tolist() == two.recompute.tolist()
+    assert around.choices["schedule"] == ("1f1b", "interleaved") and around.choices["recompute"] == ("none", "full")
+
+
 def test_forbidden_moves_are_not_made(two: StrategyBatch) -> None:
-    around = landscape_around(two, 32, lambda batch: batch.swap_frac == 0, free)
-    batch = around.decode([{"strategy": 0, "group": 0, "recompute_layers": 0, "swap": 8, "offload": 0}])
+    around = landscape_around(two, 2, 32, lambda batch: batch.swap_frac == 0, free)
+    batch = around.decode([params(two, 0, swap_least_frac=1.0)])
     assert batch.swap_frac.tolist() == [0.0]
 
 

@@ -9,6 +9,7 @@ from autodeploy.errors import InputError
 from autodeploy.search.rank import identities
 from autodeploy.search.request import METHODS, OBJECTIVES
 from autodeploy.search.run import SearchResult, Twin, search
+from autodeploy.search.space import coarse_to_fine
 from autodeploy.strategy.axes import Axes
 from tests.search import fakes
 
@@ -84,8 +85,8 @@ def test_several_numbers_of_cards_are_groups_of_their_own() -> None:
 
 
 def test_the_simulator_decides_where_it_answers() -> None:
-    def backwards(model: object, hardware: object, workload: object, batch: object) -> np.ndarray:
-        return 10.0 - fakes.evaluate(model, hardware, workload, batch).step_s  # type: ignore[arg-type]
+    def backwards(case: object, batch: object) -> np.ndarray:
+        return 10.0 - fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
 
     result = run(method="auto", trials=32, refiner=backwards)
     assert result.ranking is not None
@@ -147,3 +148,53 @@ def test_a_storage_that_cannot_be_opened_is_bad_input() -> None:
 def test_bad_requests_are_named(field: str, value: object) -> None:
     with pytest.raises(InputError, match="--"):
         fakes.request(**{field: value})
+
+
+def interrupt_after(calls: int, do: object) -> object:
+    left = [calls]
+
+    def wrapped(*case: object, **more: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return do(*case, **more)  # type: ignore[operator]
+
+    return wrapped
+
+
+def test_ctrl_c_while_screening_ranks_what_was_found() -> None:
+    twin = Twin(evaluate=interrupt_after(3, fakes.evaluate), space=fakes.space, valid=fakes.valid)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):  # at the second: the ranking itself is priced
+        search(fakes.request(), twin)
+
+    calls = [0]
+
+    def evaluate(*case: object, **more: object) -> object:
+        calls[0] += 1
+        if calls[0] == 4:
+            raise KeyboardInterrupt
+        return fakes.evaluate(*case, **more)  # type: ignore[arg-type]
+
+    result = search(fakes.request(method="auto"), Twin(evaluate=evaluate, space=fakes.space, valid=fakes.valid))  # type: ignore[arg-type]
+    assert result.interrupted and result.ranking is not None and 0 < result.enumerated < run().enumerated
+    assert result.refined == 0
+
+
+def test_ctrl_c_in_the_study_ranks_what_was_found() -> None:
+    def refiner(*case: object) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    result = run(method="auto", trials=64, refiner=refiner)
+    assert result.interrupted and result.ranking is not None
+    assert best(result) == best(run())
+
+
+def test_sizes_are_seen_coarse_to_fine() -> None:
+    assert coarse_to_fine([1, 2, 3, 4, 5, 6, 7, 8]) == [1, 8, 5, 3, 7, 2, 4, 6]
+    assert coarse_to_fine([]) == [] and coarse_to_fine([9]) == [9]
+    result = run(devices=(4, 8, 16, 32), method="exhaustive")
+    assert result.counts.sizes == 4 and result.sizes is not None
+    assert result.sizes.candidates.batch.devices.tolist() == [4, 8, 16, 32]
+    assert result.sizes.candidates.step_s[2] == best(run(devices=(16,)))
+    stopped = run(devices=(4, 8, 16, 32), timeout_s=1e-9)
+    assert stopped.timed_out and stopped.counts.sizes < 4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.backends import BACKENDS
-from autodeploy.strategy.layout import default_layout, layouts_for, parse_layout, rank_of
+from autodeploy.strategy.layout import Placing, default_layout, layouts_for, parse_layout, rank_of
 from cost_models.inputs import FeedForward, LayerKind, ModelSpec
 from cost_models.strategies import Layout
 from tests.strategy import specs
@@ -21,13 +23,13 @@ def decoder_layers(layout: Layout) -> list[int]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("model", specs.ALL, ids=lambda model: model.name)
-@pytest.mark.parametrize("v_shaped", [False, True])
-def test_every_layout_places_everything_once_and_in_order(model: ModelSpec, backend: str, v_shaped: bool) -> None:
+@pytest.mark.parametrize("placing", [Placing(), Placing(v_shaped=True), Placing(ep_overlap=True)], ids=str)
+def test_every_layout_places_everything_once_and_in_order(model: ModelSpec, backend: str, placing: Placing) -> None:
     sequence = np.array(model.layer_sequence())
     for pp, vpp in PAIRS:
-        if v_shaped and vpp != 2:
+        if placing.v_shaped and vpp != 2:
             continue
-        for layout in layouts_for(model, pp, vpp, backend, v_shaped):
+        for layout in layouts_for(model, pp, vpp, backend, placing):
             counts, kinds = layout.counts, len(model.kinds)
             assert counts.shape == (pp * vpp, kinds + 3)
             assert counts[:, :kinds].sum() == model.num_layers
@@ -42,14 +44,29 @@ def test_every_layout_places_everything_once_and_in_order(model: ModelSpec, back
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("model", specs.ALL, ids=lambda model: model.name)
-def test_the_text_of_a_layout_reads_back_as_the_layout(model: ModelSpec, backend: str) -> None:
+@pytest.mark.parametrize("placing", [Placing(), Placing(ep_overlap=True)], ids=str)
+def test_the_text_of_a_layout_reads_back_as_the_layout(model: ModelSpec, backend: str, placing: Placing) -> None:
     for pp, vpp in PAIRS:
-        found = layouts_for(model, pp, vpp, backend)
+        found = layouts_for(model, pp, vpp, backend, placing)
         assert [layout.key for layout in found[:1]] in ([], [""])
         for layout in found:
             if layout.text:
                 again = parse_layout(layout.text, model, pp, vpp)
                 assert (again.counts == layout.counts).all()
+
+
+def test_mindspeed_with_overlap_and_vpp_has_no_empty_stage_and_no_early_no_op_slot() -> None:
+    """DeepSeek-V3 under PP16 VPP2: three no-op slots do not fit in the last stage of two, so the layout is a string."""
+    overlap = Placing(ep_overlap=True)
+    layout = default_layout(specs.DEEPSEEK_V3, 16, 2, "mindspeed", overlap)
+    assert layout.text == "Et|(tt|)*14t|(tt|)*15tmL" and layout.key == ""
+    assert default_layout(specs.DEEPSEEK_V3, 8, 2, "mindspeed", overlap).text == "noop:61,62,63"
+    for model, (pp, vpp) in product(specs.ALL, [(8, 2), (16, 2), (8, 4), (4, 4), (12, 2), (8, 3)]):
+        for found in layouts_for(model, pp, vpp, "mindspeed", overlap):
+            assert found.layers_per_stage.min() >= 1
+            if found.text.startswith("noop:"):
+                slots = found.layers_per_stage.max()
+                assert min(map(int, found.text[5:].split(","))) >= slots * (pp * vpp - 1)
 
 
 def test_mindspeed_pads_pangu_with_no_op_slots_at_the_end() -> None:

@@ -10,8 +10,9 @@ import pytest
 from autodeploy.hardware.load import load_hardware
 from autodeploy.strategy.backends import backend_named
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, static_floor_bytes
-from autodeploy.strategy.rule import Case
+from autodeploy.strategy.rule import Proposal
 from autodeploy.strategy.space import enumerate_space
+from cost_models.case import Case
 from cost_models.inputs import ModelSpec, Workload
 from cost_models.step import evaluate
 from cost_models.strategies import DISPATCHER_CODE, StrategyBatch
@@ -25,7 +26,7 @@ CASES = [
 TOLERANCE = 1 + 1e-9
 
 
-def sampled(model: ModelSpec, hardware: str, devices: int, batch: int, backend: str) -> Case:
+def sampled(model: ModelSpec, hardware: str, devices: int, batch: int, backend: str) -> Proposal:
     """Some two thousand strategies of the space, the oversized ones included."""
     profile = load_hardware(hardware)
     workload = Workload(
@@ -34,15 +35,19 @@ def sampled(model: ModelSpec, hardware: str, devices: int, batch: int, backend: 
     random = np.random.default_rng(0)
     space = enumerate_space(model, profile, workload, devices, backend, keep_oversized=True)
     parts = [chunk.take(random.choice(len(chunk), min(len(chunk), 300), replace=False)) for chunk in space]
-    return Case(
+    return Proposal(
         model=model, hardware=profile, workload=workload, batch=StrategyBatch.concatenate(parts[:8]),
         backend=backend_named(backend), devices=devices,
     )  # fmt: skip
 
 
-def assert_no_better(case: Case, worse: StrategyBatch, better: StrategyBatch) -> None:
+def priced(case: Proposal) -> Case:
     assert case.hardware is not None
-    left, right = (evaluate(case.model, case.hardware, case.workload, batch) for batch in (worse, better))
+    return Case(model=case.model, hardware=case.hardware, workload=case.workload)
+
+
+def assert_no_better(case: Proposal, worse: StrategyBatch, better: StrategyBatch) -> None:
+    left, right = (evaluate(priced(case), batch) for batch in (worse, better))
     assert (left.step_s * TOLERANCE >= right.step_s).all()
     assert (left.peak_reserved_bytes * TOLERANCE >= right.peak_reserved_bytes).all()
 
@@ -71,8 +76,7 @@ def test_a_dispatcher_that_a_statement_rules_out_gains_nothing(arguments: tuple)
 @pytest.mark.parametrize("arguments", CASES, ids=lambda case: case[0].name)
 def test_the_floor_of_the_weights_is_below_what_is_needed(arguments: tuple) -> None:  # type: ignore[type-arg]
     case = sampled(*arguments)
-    assert case.hardware is not None
-    cost = evaluate(case.model, case.hardware, case.workload, case.batch)
+    cost = evaluate(priced(case), case.batch)
     for zero in np.unique(case.batch.zero_stage):
         for offload in np.unique(case.batch.offload_frac):
             here = (case.batch.zero_stage == zero) & (case.batch.offload_frac == offload)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 from autodeploy.errors import InputError
+from autodeploy.stacks import default_stack, load_stack
 from autodeploy.strategy.backends import BACKENDS
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
 from autodeploy.strategy.rules import RULES, check, launchable, require_valid, rule_of
-from cost_models.inputs import Attention, FeedForward, HardwareProfile, LayerKind, ModelSpec, Workload
+from cost_models.inputs import Attention, FeedForward, HardwareProfile, LayerKind, ModelSpec, SoftwareStack, Workload
+from cost_models.step.end import overlaps_grad_reduce
 from cost_models.strategies import Layout, StrategyBatch
 from tests.strategy import specs
 
@@ -21,8 +24,18 @@ RECURRENT = ModelSpec(
     layers=((
         LayerKind(
             attention=Attention(
-                kind="gated_delta", query_heads=16, kv_heads=16, head_dim=128, v_head_dim=128, value_heads=32
+                kind="gated_delta", query_heads=16, kv_heads=16, head_dim=128, v_head_dim=128, value_heads=32, conv_kernel=4
             ),
+            feed_forward=FeedForward(width=8192),
+        ), 8,
+    ),),
+)  # fmt: skip
+TIED = replace(specs.LLAMA3_8B, name="tied", tied_embeddings=True)
+SLIDING = ModelSpec(
+    name="sliding", hidden=2048, vocab=32000,
+    layers=((
+        LayerKind(
+            attention=Attention(query_heads=16, kv_heads=16, head_dim=128, v_head_dim=128, window_tokens=1024),
             feed_forward=FeedForward(width=8192),
         ), 8,
     ),),
@@ -97,6 +110,7 @@ EXAMPLES: dict[str, Example] = {
         model=QWEN, breaks="EP4/DP4/hierarchical-allgather", passes="EP4/DP4/hierarchical-dedup"
     ),
     "dispatcher-needs-ep": Example(model=QWEN, breaks="DP4/hierarchical-dedup", passes="EP4/DP4/hierarchical-dedup"),
+    "offload-needs-zero": Example(breaks="DP2/ZeRO0/offload0.5", passes="DP2/offload0.5"),
     "dedup-hardware": Example(
         model=QWEN, breaks="EP4/DP4/hierarchical-dedup", passes="EP4/DP4", hardware=specs.ASCEND
     ),
@@ -132,8 +146,8 @@ EXAMPLES: dict[str, Example] = {
         passes="TP8/PP2/VPP2/EP32/DP8/ep-overlap",
     ),
     "fb-overlap-swap": Example(
-        model=PANGU, backend="mindspeed", breaks="TP8/PP2/VPP2/EP32/DP8/swap0.5/ep-overlap",
-        passes="TP8/PP2/VPP2/EP32/DP8/swap0.5",
+        model=PANGU, backend="mindspeed", breaks="TP8/PP2/VPP2/EP32/DP8/swap1/ep-overlap",
+        passes="TP8/PP2/VPP2/EP32/DP8/swap1",
     ),
     "fb-overlap-etp": Example(
         model=PANGU, backend="mindspeed", breaks="TP8/PP2/VPP2/EP8/ETP2/DP8/ep-overlap",
@@ -142,6 +156,41 @@ EXAMPLES: dict[str, Example] = {
     "fb-overlap-batch": Example(
         model=PANGU, backend="mindspeed", breaks="TP8/PP8/VPP2/EP32/DP8/ep-overlap",
         passes="TP8/PP4/VPP2/EP32/DP8/ep-overlap",
+    ),
+    "fb-overlap-noop": Example(
+        model=specs.DEEPSEEK_V3, backend="mindspeed", global_batch=512,
+        breaks="TP8/PP16/VPP2/EP32/DP4/ep-overlap/layout(noop:61,62,63)",
+        passes="TP8/PP8/VPP2/EP32/DP8/ep-overlap/layout(noop:61,62,63)",
+    ),
+    "fb-overlap-empty-stage": Example(
+        model=specs.DEEPSEEK_V3, backend="mindspeed", global_batch=512,
+        breaks="TP8/PP16/VPP2/EP32/DP4/ep-overlap/layout(Ettt|(tt|)*29|mL)",
+        passes="TP8/PP16/VPP2/EP32/DP4/ep-overlap/layout(Et|(tt|)*29t|tmL)",
+    ),
+    "dualpipev-cp": Example(
+        backend="mindspeed", breaks="PP2/VPP2/dualpipev/CP2/DP1", passes="PP2/VPP2/dualpipev/DP1",
+    ),
+    "dualpipev-swap": Example(
+        backend="mindspeed", breaks="PP2/VPP2/dualpipev/DP1/swap1", passes="PP2/VPP2/DP1/swap1",
+    ),
+    "dualpipev-tied": Example(
+        model=TIED, backend="mindspeed", breaks="PP2/VPP2/dualpipev/DP1", passes="PP2/VPP2/DP1",
+    ),
+    "swap-whole": Example(backend="mindspeed", breaks="DP2/swap0.5", passes="DP2/swap1"),
+    "offload-whole": Example(backend="mindspeed", breaks="DP2/offload0.5", passes="DP2/offload1"),
+    "cp-sliding-window": Example(model=SLIDING, backend="mindspeed", breaks="CP2/DP2", passes="CP2/DP2", passes_on="megatron"),
+    "torchtitan-etp": Example(
+        model=QWEN, backend="torchtitan", breaks="TP2/EP4/ETP2/DP8/ZeRO3", passes="TP2/EP4/DP8/ZeRO3",
+    ),
+    "torchtitan-tied": Example(model=TIED, backend="torchtitan", breaks="PP2/DP2/ZeRO2", passes="PP1/DP2/ZeRO2"),
+    "torchtitan-mtp": Example(
+        model=specs.DEEPSEEK_V3, backend="torchtitan", breaks="PP4/EP8/DP8/ZeRO2", passes="EP8/DP8/ZeRO3",
+    ),
+    "torchtitan-micro-batches": Example(
+        backend="torchtitan", breaks="PP4/DP1/ZeRO2", passes="PP2/DP1/ZeRO2", global_batch=3,
+    ),
+    "torchtitan-rounds": Example(
+        backend="torchtitan", breaks="PP4/VPP2/DP1/ZeRO2/G4", passes="PP4/VPP2/DP1/ZeRO2/G5", global_batch=10,
     ),
 }  # fmt: skip
 
@@ -165,8 +214,6 @@ def breaking_batch(name: str) -> StrategyBatch:
 
 
 def _replace(batch: StrategyBatch, **changes: object) -> StrategyBatch:
-    from dataclasses import replace
-
     return replace(batch, **changes)  # type: ignore[arg-type]
 
 
@@ -231,3 +278,53 @@ def test_prescriptions_are_marked_with_the_reason() -> None:
 def test_unknown_back_end() -> None:
     with pytest.raises(InputError, match="mindspeed"):
         strategy_to_batch(parse_strategy("TP8"), LLAMA, 8, "deepspeed")
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "group"), [(10, 5), (3, 3), (8, 0), (9, None), (11, None), (13, None), (12, 0)]
+)
+def test_torchtitan_derives_the_group_of_interleaved_from_the_batch(micro_batches: int, group: int | None) -> None:
+    """PP4: rounds = max(1, m // 4), a group of m // rounds; an uneven division is refused, whatever G says."""
+    strategy = parse_strategy("PP4/VPP2/DP1", "torchtitan")
+    batch = strategy_to_batch(strategy, LLAMA, backend="torchtitan", global_batch=micro_batches)
+    workload = Workload(seq_length=4096, global_batch=micro_batches)
+    code = check(LLAMA, specs.NVIDIA, workload, batch, "torchtitan")[0]
+    if group is None:
+        broken = rule_of(int(code))
+        assert broken is not None and broken.name == "torchtitan-rounds"
+    else:
+        assert code == 0 and batch.micro_batch_group[0] == group
+
+
+def test_what_is_unsaid_follows_the_back_end() -> None:
+    assert parse_strategy("TP2/DP4", "torchtitan").zero_stage == 3
+    assert parse_strategy("TP2/PP2/DP4", "torchtitan").zero_stage == 2
+    assert parse_strategy("TP2/PP2/ZeRO3", "torchtitan").zero_stage == 3
+    assert parse_strategy("TP2/PP2/DP4", "mindspeed").zero_stage == parse_strategy("TP2/PP2/DP4").zero_stage == 1
+
+
+@pytest.mark.parametrize("model", [specs.DEEPSEEK_V3, PANGU, QWEN, specs.QWEN3_235B], ids=lambda model: model.name)
+def test_no_default_of_ours_is_refused(model: ModelSpec) -> None:
+    """Whatever MindSpeed may say of layouts, overlap and schedules: what the notation leaves out is launchable."""
+    workload = Workload(seq_length=4096, global_batch=4096)
+    for pp, vpp, options in product((4, 8, 16), (2, 3, 4), ("", "/ep-overlap", "/dualpipev", "/dualpipev/ep-overlap")):
+        if "dualpipev" in options and vpp != 2:
+            continue
+        strategy = parse_strategy(f"TP2/PP{pp}/VPP{vpp}/EP8/DP8{options}")
+        try:
+            batch = strategy_to_batch(strategy, model, backend="mindspeed")
+        except InputError:
+            continue  # more stages than layers
+        broken = rule_of(int(check(model, specs.ASCEND, workload, batch, "mindspeed")[0]))
+        assert broken is None, (str(strategy), broken)
+
+
+def test_mindspeed_reduces_gradients_after_the_backward_under_overlap_and_dualpipev() -> None:
+    texts = ["TP8/PP4/VPP2/EP32", "TP8/PP4/VPP2/EP32/ep-overlap", "TP8/PP4/VPP2/EP32/dualpipev"]
+    batches = [strategy_to_batch(parse_strategy(text), PANGU, 2048, "mindspeed") for text in texts]
+    batch = StrategyBatch.concatenate(batches)
+    excludes = load_stack(default_stack("mindspeed", "mindspeed")).base["serial_grad_reduce_under_ep_overlap"].value
+    mindspeed = SoftwareStack(serial_grad_reduce_under_ep_overlap=excludes)
+    assert overlaps_grad_reduce(batch, mindspeed).tolist() == [True, False, False]
+    assert overlaps_grad_reduce(batch, SoftwareStack()).all()
+    assert not overlaps_grad_reduce(batch, SoftwareStack(overlap_grad_reduce=False)).any()

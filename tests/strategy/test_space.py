@@ -178,11 +178,11 @@ def test_expert_communication_can_be_kept_serial() -> None:
 
 def test_other_named_axes() -> None:
     axes = Axes.of(
-        {"zero": "0..3", "swap": "0,0.3", "offload": 0.5, "dp": "4..8", "layout": ["even"], "vpp": 2, "pp": 2}
+        {"zero": "0..3", "swap": "0,0.3", "offload": "0,0.5", "dp": "4..8", "layout": ["even"], "vpp": 2, "pp": 2}
     )
     batch = walked(space_of(specs.LLAMA3_8B, 16, axes=axes))
     assert set(batch.zero_stage.tolist()) == {0, 1, 2, 3}
-    assert set(batch.swap_frac.tolist()) == {0.0, 0.3} and set(batch.offload_frac.tolist()) == {0.5}
+    assert set(batch.swap_frac.tolist()) == {0.0, 0.3} and set(batch.offload_frac.tolist()) == {0.0, 0.5}
     assert set(batch.dp.tolist()) == {4, 8}
     assert all(layout.text == "even" for layout in batch.layouts)
 

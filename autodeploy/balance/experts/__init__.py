@@ -3,6 +3,7 @@
 from autodeploy.balance.experts.balancer import Balancer
 from autodeploy.balance.experts.choose import Task, Trigger
 from autodeploy.balance.experts.eplb import eplb_style
+from autodeploy.balance.experts.expected import place_expected
 from autodeploy.balance.experts.generators import GENERATORS, Shape, generate
 from autodeploy.balance.experts.hindsight import best_fixed, best_in_hindsight
 from autodeploy.balance.experts.loads import read_choices, read_history, read_placement
@@ -19,6 +20,7 @@ from autodeploy.balance.experts.placement import (
 from autodeploy.balance.experts.plan import Plan, make_plan
 from autodeploy.balance.experts.predict import Predictor
 from autodeploy.balance.experts.replay import PolicyResult, replay
+from autodeploy.balance.experts.shares import fixed_fractions, shared_card_loads, split_step
 from autodeploy.balance.experts.traffic import coactivation, nodes_per_token, reduce_traffic
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "coactivation",
     "contiguous",
     "eplb_style",
+    "fixed_fractions",
     "generate",
     "load_bound",
     "make_plan",
@@ -47,9 +50,12 @@ __all__ = [
     "migration_cost",
     "nodes_per_token",
     "place",
+    "place_expected",
     "read_choices",
     "read_history",
     "read_placement",
     "reduce_traffic",
     "replay",
+    "shared_card_loads",
+    "split_step",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from autodeploy.balance.experts.exchange import Rules, exchange
 from autodeploy.balance.experts.migrate import Cost, Links, migration_cost, relabel
+from autodeploy.balance.experts.nodes import is_strict
 from autodeploy.balance.experts.place import hierarchical, place
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, card_loads, load_bound
 from autodeploy.errors import InputError
@@ -22,6 +23,7 @@ class Task:
     links: Links
     seconds_per_token: float  # one token through one expert on one card, forward and backward
     groups: int = 1  # router groups kept whole on nodes; 1: none
+    relaxed: bool = False  # with groups: copies beyond the first may leave their group's node
 
     def __post_init__(self) -> None:
         if not self.seconds_per_token > 0:
@@ -135,6 +137,8 @@ def candidates(old: Placement, expected: F64, task: Task) -> Iterator[Placement]
     grouped = hierarchical(task.topology, task.groups, old.experts)
     node_of_card = task.topology.node_of_card()
     ladders: list[I64 | None] = [node_of_card] if grouped else [None]
+    if grouped and not task.relaxed and not is_strict(old, task.topology, task.groups):
+        ladders = []  # exchanges would keep the copies that are on the wrong node
     if task.topology.nodes > 1 and not grouped:
         ladders.insert(0, node_of_card)
     for inside in ladders:
@@ -145,5 +149,5 @@ def candidates(old: Placement, expected: F64, task: Task) -> Iterator[Placement]
             if not taken.any():
                 break
             yield Placement(flat.reshape(old.slot_expert.shape), old.experts)
-    fresh = place(expected, task.topology, old.slots, task.groups)
+    fresh = place(expected, task.topology, old.slots, task.groups, relaxed=task.relaxed)
     yield relabel(fresh, old, task.topology, task.links, keep_nodes=grouped)

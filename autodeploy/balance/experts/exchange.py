@@ -20,6 +20,7 @@ class Rules:
     goal_frac: float = 1e-3  # stop a layer at (1 + goal_frac) x mean
     recount: bool = True  # a slot of a replicated expert may take a copy of another
     node_of_card: I64 | None = None  # [G]; set: swaps stay inside the node, copies come from it
+    fillers: bool = True  # of ``place``: copies of the lightest experts may fill slots beside heavy shares
     movable: Bool | None = None  # [L, S] slots that may change; all where None
 
 

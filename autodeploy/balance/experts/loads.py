@@ -21,8 +21,11 @@ FORMATS = {".npz": "npz", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", 
 _Row = tuple[int, int, list[tuple[int, float]]]  # step, layer, (expert, tokens)
 
 
-def read_history(path: str | Path, input_format: str = "") -> F64:
-    """Tokens per expert [T, L, E]; the format is guessed from the file's name, or its first bytes."""
+def read_history(path: str | Path, input_format: str = "", experts: int = 0) -> F64:
+    """Tokens per expert [T, L, E]; the format is guessed from the file's name, or its first bytes.
+
+    ``experts`` adds those that the file lacks because they were idle; 0 takes the highest id for the last.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError("input", str(path), "a file that exists")
@@ -33,7 +36,15 @@ def read_history(path: str | Path, input_format: str = "") -> F64:
     loads = readers[kind](path)
     if loads.ndim == 2:
         loads = loads[None]
-    return check_loads(loads, dimensions=3)
+    checked = check_loads(loads, dimensions=3)
+    return _widened(checked, experts) if experts else checked
+
+
+def _widened(loads: F64, experts: int) -> F64:
+    """Loads [T, L, E] with idle experts added at the end."""
+    if experts < loads.shape[2]:  # negative ones too
+        raise InputError("--experts", experts, f"at least the {loads.shape[2]} of the input")
+    return np.pad(loads, ((0, 0), (0, 0), (0, experts - loads.shape[2])))
 
 
 def _guess(path: Path) -> str:

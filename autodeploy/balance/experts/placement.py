@@ -131,8 +131,15 @@ def load_bound(loads: F64, cards: int, slots: int | None = None) -> F64:
     return np.maximum(mean, hottest + companions)
 
 
-def contiguous(layers: int, experts: int, cards: int, slots: int | None = None) -> Placement:
-    """The usual start: neighbouring experts on a card; spare slots hold evenly strided experts, none twice on a card."""
+def contiguous(layers: int, experts: int, cards: int, slots: int | None = None, nodes: int = 1) -> Placement:
+    """The usual start: neighbouring experts on a card; spare slots hold evenly strided experts, none twice on a card.
+
+    With ``nodes`` > 1 that divide cards and experts, the spare slots of a node repeat its own experts.
+    """
+    if nodes > 1 and cards % nodes == 0 and experts % nodes == 0:
+        own = contiguous(1, experts // nodes, cards // nodes, None if slots is None else slots // nodes).slot_expert
+        first = np.arange(nodes)[:, None, None] * (experts // nodes)
+        return Placement(np.repeat((own + first).reshape(1, cards, -1), layers, axis=0), experts)
     per_card, total = check_slots(experts, cards, slots)
     home = np.arange(experts) * cards // experts
     slot_expert = np.full((cards, per_card), -1, dtype=np.int64)

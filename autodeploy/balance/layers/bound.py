@@ -10,7 +10,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from autodeploy.balance.layers.problem import LayerProblem
 
@@ -72,6 +71,8 @@ def _covers(limit_s: float, costs: np.ndarray, counts: np.ndarray, ranks: list[t
     matrix = np.array(columns).T  # [kinds, patterns]
     types = np.equal.outer(np.arange(len(ranks)), of_type).astype(float)
     available = np.array([number for _, number in ranks], dtype=float)
+    from scipy.optimize import Bounds, LinearConstraint, milp  # here: 0.2 s that most commands do not need
+
     constraints = [LinearConstraint(matrix, counts, np.inf), LinearConstraint(types, available, available)]
     size = matrix.shape[1]
     result = milp(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from autodeploy.balance.layers.bound import order_free_bound_s
 from autodeploy.balance.layers.local_search import shorten_chunks
 from autodeploy.balance.layers.problem import TIE_FRAC, LayerProblem, Placement, equal_runs, largest
+
+if TYPE_CHECKING:
+    from scipy.optimize import LinearConstraint
 
 RANK_SHARE = 0.7  # of the time limit: for the rank sums, the rest for the chunks
 Terms = list[tuple[int, float]]  # (variable, coefficient)
@@ -214,6 +216,8 @@ class _Model:
             return "none", None, limit_s
         integrality = np.ones(self.size)
         integrality[[self.rank_max, self.chunk_max]] = 0
+        from scipy.optimize import Bounds, milp  # here: 0.2 s that most commands do not need
+
         result = milp(
             objective,
             integrality=integrality,
@@ -252,6 +256,9 @@ def _constraint(rows: list[tuple[Terms, float, float]], size: int) -> LinearCons
     indices = [v for terms, _, _ in rows for v, _ in terms]
     values = [c for terms, _, _ in rows for _, c in terms]
     starts = np.cumsum([0, *(len(terms) for terms, _, _ in rows)])
+    from scipy.optimize import LinearConstraint
+    from scipy.sparse import csr_array
+
     matrix = csr_array((values, indices, starts), shape=(len(rows), size))
     matrix.sum_duplicates()
     return LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])

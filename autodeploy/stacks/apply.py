@@ -1,0 +1,198 @@
+"""From what a stack states to what the cost models compute on: the program, the number formats, the model, the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autodeploy.errors import InputError
+from autodeploy.stacks.fields import (
+    GRADIENT_DTYPES,
+    KERNEL_SETS,
+    KERNELS,
+    MASTER_DTYPES,
+    MOMENT_DTYPES,
+    MOMENTS,
+    checked_value,
+    field_named,
+    stack_fields,
+)
+from autodeploy.stacks.stack import Context, Stack
+from cost_models.inputs import CollectiveCurve, HardwareProfile, ModelSpec, SoftwareStack, Workload
+
+# Which makers' cards a kernel runs on; the unfused ones are torch operations and run everywhere.
+KERNEL_VENDORS = {
+    "flash1": ("nvidia", "amd"),
+    "flash2": ("nvidia", "amd"),
+    "flash3": ("nvidia",),
+    "cudnn": ("nvidia",),
+    "triton": ("nvidia", "amd"),
+    "npu_flash": ("ascend",),
+}
+SIXTEEN_BIT = ("bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A stack with the fields that a user set on top of it."""
+
+    stack: Stack
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Name of the stack, with what was set on top of it."""
+        return " ".join([self.stack.name, *(f"{name}={shown(value)}" for name, value in self.chosen.items())])
+
+    def values(self, context: Context) -> dict[str, Any]:
+        """What is stated: by the stack, and above it by the user."""
+        return {**self.stack.values(context), **self.chosen}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A case with its program: what every command prices."""
+
+    model: ModelSpec
+    hardware: HardwareProfile
+    workload: Workload
+
+
+def parse_sets(texts: Iterable[str]) -> dict[str, Any]:
+    """``field=value`` texts as a mapping; InputError for an unknown field, a bad value, a field set twice."""
+    chosen: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise InputError("--set", text, "field=value", "such as --set grad_dtype=bf16")
+        if name in chosen:
+            raise InputError("--set", text, f"each field once; {name} is set twice")
+        chosen[name] = checked_value(field_named(name, "--set"), value.strip(), "--set")
+    return chosen
+
+
+def shown(value: Any) -> str:
+    """A value as ``--set`` reads it."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def context_of(model: ModelSpec, hardware: HardwareProfile, precision: str) -> Context:
+    halves = [kind.feed_forward for kind in model.kinds if kind.feed_forward is not None]
+    gpt = model.norm_bias and not any(half.gated for half in halves)
+    return Context(
+        precision=precision,
+        kind="moe" if any(half.is_moe for half in halves) else "dense",
+        vendor=hardware.device.vendor,
+        device=hardware.name,
+        architecture="gpt" if gpt else "llama",
+    )
+
+
+def settle(
+    program: Program,
+    model: ModelSpec,
+    hardware: HardwareProfile,
+    *,
+    seq_length: int,
+    global_batch: int,
+    precision: str,
+    imbalance: float | None = None,
+) -> Settled:
+    """The case that a program makes of a model on a machine. ``imbalance`` None: the machine's, scaled by EP."""
+    context = context_of(model, hardware, precision)
+    stated = program.values(context)
+    software = software_stack(stated, hardware, precision)
+    load = _imbalance(imbalance, context, software, hardware)
+    workload = Workload(
+        seq_length=seq_length,
+        global_batch=global_batch,
+        precision=precision,
+        expert_imbalance=load,
+        imbalance_by_ep=imbalance is None,
+        stack=software,
+        **number_formats(stated, precision),
+    )
+    value = _reader(stated)
+    if not value("mtp") and model.mtp_modules:
+        model = dataclasses.replace(model, mtp_modules=0)
+    if not value("in_network_reduction"):
+        hardware = without_in_network(hardware)
+    return Settled(model=model, hardware=hardware, workload=workload)
+
+
+def _reader(stated: Mapping[str, Any]) -> Any:
+    """Value of a field: stated, or its default."""
+    fields = stack_fields()
+    return lambda name: stated.get(name, fields[name].default)
+
+
+def software_stack(stated: Mapping[str, Any], hardware: HardwareProfile, precision: str) -> SoftwareStack:
+    """The machine's own facts, and above them what is stated."""
+    value = _reader(stated)
+    names = {item.name for item in dataclasses.fields(SoftwareStack)}
+    changes: dict[str, Any] = {name: stated[name] for name in stated if name in names}
+    changes.pop("attention_kernel", None)
+    kernel = value("attention_kernel")
+    if kernel in KERNEL_SETS:
+        kernel, more = KERNEL_SETS[kernel]
+        changes.update(more)
+    if kernel != "auto":
+        _check_kernel(kernel, hardware)
+        changes["attention_kernel"] = kernel
+    changes["forced_balance"] = value("routing") != "real"
+    changes["fp8_tp_gather"] = value("fp8_gather") and precision not in SIXTEEN_BIT
+    return dataclasses.replace(hardware.stack, **changes)
+
+
+def _check_kernel(kernel: str, hardware: HardwareProfile) -> None:
+    vendor = hardware.device.vendor
+    if vendor not in KERNEL_VENDORS.get(kernel, (vendor,)):
+        runs = [name for name in KERNELS if vendor in KERNEL_VENDORS.get(name, (vendor,))]
+        raise InputError("attention_kernel", kernel, f"one that {hardware.name} runs: auto, {', '.join(runs)}")
+
+
+def number_formats(stated: Mapping[str, Any], precision: str) -> dict[str, Any]:
+    """Bytes of weights, gradients and optimizer state.
+
+    16-bit weights 2 B. 8- and 4-bit recipes keep a row- and a column-wise fp8 copy: instead of the bf16 weight where
+    parameters are gathered in fp8 or by FSDP, else beside it (Transformer Engine caches both over a step's micro-batches).
+    """
+    value = _reader(stated)
+    eight_bit = precision not in SIXTEEN_BIT
+    grad = GRADIENT_DTYPES[value("grad_dtype")]
+    reduce = value("grad_reduce_dtype")
+    alone = not eight_bit or value("fp8_param_gather") or value("fp8_gather") or value("fsdp")
+    return {
+        "weight_bytes": 2.0 if alone else 4.0,
+        "grad_bytes": grad,
+        "grad_reduce_bytes": GRADIENT_DTYPES.get(reduce, grad),
+        "gather_bytes": 1.0 if eight_bit and value("fp8_gather") else 0.0,
+        "optimizer_bytes": MASTER_DTYPES[value("master_dtype")]
+        + MOMENTS[value("optimizer")] * MOMENT_DTYPES[value("moment_dtype")],
+        "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" else 0.0,
+    }
+
+
+def _imbalance(asked: float | None, context: Context, software: SoftwareStack, hardware: HardwareProfile) -> float:
+    """1 where all experts are equal; else what is asked, or the machine's figure up to the capacity."""
+    if context.kind == "dense":
+        return 1.0
+    if asked is not None:
+        return asked
+    if software.forced_balance:
+        return 1.0
+    usual, capacity = max(hardware.expert_imbalance, 1.0), software.moe_capacity_factor
+    return max(min(usual, capacity), 1.0) if capacity else usual
+
+
+def without_in_network(profile: HardwareProfile) -> HardwareProfile:
+    """The machine with reduction in its switches off."""
+    tiers = tuple(dataclasses.replace(tier, curves=_plain(tier.curves)) for tier in profile.tiers)
+    return dataclasses.replace(profile, tiers=tiers)
+
+
+def _plain(curves: Mapping[str, CollectiveCurve]) -> dict[str, CollectiveCurve]:
+    return {op: dataclasses.replace(curve, in_network_ranks=0) for op, curve in curves.items()}

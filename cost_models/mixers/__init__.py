@@ -1,0 +1,1 @@
+"""Token mixers: one file each, a table of them, and the parts they share."""

@@ -1,0 +1,70 @@
+"""Closed-form time of one step's pipeline and the chunks that ranks hold, for screening; uneven stages included.
+
+`tests/schedule` and `scripts/closed_form_vs_simulator.py` hold every closed form against the event simulator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cost_models.errors import ConfigError
+from cost_models.schedules.facts import F64, PipelineCosts, Shape
+from cost_models.schedules.gpipe import one_rank_s
+from cost_models.schedules.table import SCHEDULE_TABLE
+
+BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
+
+
+def closed_form_step_s(
+    schedule: str,
+    forward_s: F64,
+    backward_input_s: F64,
+    backward_weight_s: F64,
+    p2p_s: F64,
+    pp: int,
+    vpp: int,
+    micro_batches: ArrayLike,
+    group: ArrayLike = 0,
+) -> F64:
+    """Seconds from the first operation of any rank to the last of any rank, [N].
+
+    Costs [N, S] in model order; `p2p_s`, `micro_batches`, `group` (0: pp) broadcast to [N].
+    """
+    if schedule not in SCHEDULE_TABLE:
+        raise ConfigError("schedule", schedule, f"one of {', '.join(SCHEDULE_TABLE)}")
+    count, stages = forward_s.shape
+    if stages != pp * vpp:
+        raise ConfigError("forward_s", f"{stages} stages", f"pp x vpp = {pp} x {vpp} = {pp * vpp} stages")
+    hop = np.broadcast_to(np.asarray(p2p_s, np.float64), count)
+    m = np.broadcast_to(np.asarray(micro_batches, np.int64), count)
+    size = np.broadcast_to(np.asarray(group, np.int64), count)
+    size = np.where(size == 0, pp, size)
+    out = np.empty(count)
+    for at in range(0, count, BLOCK):
+        part = slice(at, at + BLOCK)
+        costs = PipelineCosts(
+            forward_s=np.ascontiguousarray(forward_s[part].T),
+            input_s=np.ascontiguousarray(backward_input_s[part].T),
+            weight_s=np.ascontiguousarray(backward_weight_s[part].T),
+            p2p_s=hop[part],
+            micro_batches=m[part],
+            group=size[part],
+            pp=pp,
+            vpp=vpp,
+        )
+        out[part] = one_rank_s(costs) if pp == 1 else SCHEDULE_TABLE[schedule].closed_form(costs)
+    return out
+
+
+def in_flight_chunks(schedule: str, pp: int, vpp: int, micro_batches: ArrayLike, group: ArrayLike = 0) -> F64:
+    """Most chunks (micro-batches x virtual stages) that each rank holds, [N, P]; the limit for automatic schedules.
+
+    Sources: Megatron-LM (interleaved), Qi et al. 2401.10241 and 2405.15362 (ZB, V), DeepSeek-V3 (DualPipe).
+    """
+    if schedule not in SCHEDULE_TABLE:
+        raise ConfigError("schedule", schedule, f"one of {', '.join(SCHEDULE_TABLE)}")
+    m, g = np.broadcast_arrays(np.atleast_1d(micro_batches), np.atleast_1d(group))
+    m, g = m[:, None], np.where(g == 0, pp, g)[:, None]
+    shape = Shape(micro_batches=m, group=g, rank=np.arange(pp)[None, :], pp=pp, vpp=vpp)
+    return np.minimum(m * vpp, SCHEDULE_TABLE[schedule].in_flight(shape)).astype(np.float64)

@@ -1,0 +1,178 @@
+"""ZB-V, V-Half and V-Min: zero bubble folded as a V (Qi et al. 2024, arXiv 2405.15362)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule, steady_limit
+from cost_models.schedules.program import F, I, Op, W, by_micro_batches, work_through
+
+
+def zb_v_limit(pp: int) -> int:
+    """Half-stage chunks that ZB-V holds at most: 2p, the memory of 1F1B."""
+    return 2 * pp
+
+
+def half_limit(pp: int) -> int:
+    """V-Half: p + 2, half of 1F1B and one micro-batch."""
+    return pp + 2
+
+
+def min_limit(pp: int) -> int:
+    """V-Min: about a third of 1F1B."""
+    return 2 * -(-(pp + 4) // 3)
+
+
+def zb_v_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
+    """ZB-V as torch.distributed.pipelining runs it (ScheduleZBVZeroBubble): one order whatever the costs.
+
+    Forwards of the first chunk until the first micro-batch is back, of both chunks in turn until the fold feeds the rank,
+    then second-chunk turns; steady turns of both chunks; at the end the weight parts that rank r held back fill its waits.
+    Orders of fewer than 2p - 1 micro-batches are that of 2p - 1 without the rest.
+    """
+    whole = max(2 * pp - 1, micro_batches)
+    orders = []
+    for rank in range(pp):
+        lane = _Lane((rank, 2 * pp - 1 - rank))
+        for _ in range(2 * (pp - rank) - 1):
+            lane.run(F, 0)
+        for _ in range(rank):
+            lane.run(F, 1)
+            lane.run(F, 0)
+        for _ in range(pp - rank):
+            lane.turn(1)
+        while lane.done[F, 1] < whole:
+            if lane.done[F, 0] < whole:
+                lane.run(F, 0)
+            lane.run(I, 0)
+            lane.run(W, 0)
+            lane.turn(1)
+        for _ in range(rank):
+            lane.run(I, 0)
+            lane.run(I, 1)
+        for _ in range(pp - rank):
+            lane.run(I, 0)
+            lane.run(W, 0)
+        for chunk in (1, 0):
+            while lane.done[W, chunk] < lane.done[I, chunk]:
+                lane.run(W, chunk)
+        orders.append([op for op in lane.ops if op[2] < micro_batches])
+    return orders
+
+
+class _Lane:
+    """The operations of a rank with two chunks, micro-batches counted up by kind and chunk."""
+
+    def __init__(self, stages: tuple[int, int]) -> None:
+        self.stages = stages
+        self.done = {(kind, chunk): 0 for kind in (F, I, W) for chunk in (0, 1)}
+        self.ops: list[Op] = []
+
+    def run(self, kind: int, chunk: int) -> None:
+        self.ops.append((kind, self.stages[chunk], self.done[kind, chunk]))
+        self.done[kind, chunk] += 1
+
+    def turn(self, chunk: int) -> None:
+        for kind in (F, I, W):
+            self.run(kind, chunk)
+
+
+def zb_v_s(c: PipelineCosts) -> F64:
+    """Seconds [N]: the order worked through; beyond 2p + 2 micro-batches the slowest rank sets the pace."""
+    filled = 2 * c.pp + 2
+    work = c.forward_s + c.input_s + c.weight_s
+    pace = (work[: c.pp] + work[::-1][: c.pp]).max(axis=0)
+    extra = np.maximum(c.micro_batches - filled, 0)
+    short = replace(c, micro_batches=np.minimum(c.micro_batches, filled), group=np.zeros_like(c.group))
+    return by_micro_batches(short, lambda own, m, g: work_through(zb_v_orders, own, m, g)) + extra * pace
+
+
+def _v_shaped(limit: Callable[[int], int], ends: float, latency: float) -> Callable[[PipelineCosts], F64]:
+    """ZB-V and its kin, stages r and 2p-1-r on rank r, at most `limit(p)` chunks held.
+
+    Rank q starts after the way down to it; it waits if its first backward comes back later than the forwards it may hold
+    take, and mirrored at the end (`ends`: the share of these waits that weight parts do not fill). A micro-batch costs
+    at least the work of the rank, and `latency` x the time its chunks are held / limit (memory binds V-Min). `ends`
+    and `latency` are fitted to the simulator: 150 random shapes each, see `scripts/closed_form_vs_simulator.py`.
+    """
+
+    def seconds(c: PipelineCosts) -> F64:
+        p, m, hop = c.pp, c.micro_batches, c.p2p_s
+        forward, backward = _suffix_sums(c.forward_s), _suffix_sums(c.input_s)
+        work = c.forward_s + c.input_s + c.weight_s
+        held = np.minimum(limit(p), 2 * m) - 1
+        fill, best = np.zeros_like(hop), np.zeros_like(hop)
+        for q in range(p):
+            second = 2 * p - 1 - q
+            hops = 2 * (p - 1) * hop  # from q to the last stage, and from there to `second`
+            out = forward[q + 1] + backward[second + 1] + hops
+            back = backward[q + 1] + forward[second + 1] + hops
+            waits = np.maximum(0.0, out - held * (c.forward_s[q] + c.forward_s[second]) / 2)
+            waits = waits + np.maximum(0.0, back - held * (c.input_s[q] + c.input_s[second]) / 2)
+            lives = forward[q] + backward[q] + forward[second] + backward[second] + 2 * hops
+            pace = np.maximum(work[q] + work[second], latency * lives / limit(p))
+            best = np.maximum(best, fill + ends * waits + m * pace)
+            fill = fill + c.forward_s[q] + hop
+        return best
+
+    return seconds
+
+
+def _suffix_sums(costs: F64) -> F64:
+    """[S + 1, N]: row s sums the costs from stage s on."""
+    sums = np.zeros((len(costs) + 1, costs.shape[1]))
+    for stage in range(len(costs) - 1, -1, -1):
+        np.add(sums[stage + 1], costs[stage], out=sums[stage])
+    return sums
+
+
+ZB_V = Schedule(
+    name="zb-v",
+    closed_form=zb_v_s,
+    in_flight=lambda s: np.minimum(s.micro_batches, 2 * s.pp - 1 - s.rank) + np.minimum(s.micro_batches, s.rank + 1),
+    order="zb_v:zero_bubble_v",
+    chunks=Chunks(2, 2),
+    placement="v",
+    launched_by=("torchtitan",),
+    searched=True,
+    aliases=("zbvzerobubble",),
+)
+
+ZB_V_AUTO = Schedule(
+    name="zb-v-auto",
+    closed_form=_v_shaped(zb_v_limit, ends=0.5, latency=0.0),
+    in_flight=steady_limit(zb_v_limit),
+    limit_only=True,
+    order="zb_v_auto:zero_bubble_v_auto",
+    chunks=Chunks(2, 2),
+    placement="v",
+    plans_with_costs=True,
+    aliases=("zbv", "zbv-formatted"),
+)
+
+ZB_V_HALF = Schedule(
+    name="zb-v-half",
+    closed_form=_v_shaped(half_limit, ends=1.0, latency=0.0),
+    in_flight=steady_limit(half_limit),
+    limit_only=True,
+    order="zb_v_memory:v_half",
+    chunks=Chunks(2, 2),
+    placement="v",
+    plans_with_costs=True,
+    aliases=("v-half",),
+)
+
+ZB_V_MIN = Schedule(
+    name="zb-v-min",
+    closed_form=_v_shaped(min_limit, ends=1.0, latency=1.4),
+    in_flight=steady_limit(min_limit),
+    limit_only=True,
+    order="zb_v_memory:v_min",
+    chunks=Chunks(2, 2),
+    placement="v",
+    plans_with_costs=True,
+    aliases=("v-min",),
+)

@@ -1,0 +1,60 @@
+"""What changes the stages beside their layers: one ordered tuple, for the closed form and for the replay.
+
+An effect is a pure function: stage costs of a group in, stage costs and what it took or added out. The order is physics:
+expert communication is hidden under computing first; what still runs then has parameter gathers and swapped tensors beside
+it, and a stage is never shorter than these.
+
+Axes: N strategies, S virtual stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cost_models.step.expert_overlap import hide_expert_communication
+from cost_models.step.fully_sharded import gather_parameters
+from cost_models.step.group import PricedGroup
+from cost_models.step.stages import StageCosts, Taken
+from cost_models.step.swap import swap_activations
+from cost_models.strategies import F64
+
+Effect = Callable[[StageCosts, PricedGroup], tuple[StageCosts, Taken]]
+
+EFFECTS: tuple[Effect, ...] = (gather_parameters, hide_expert_communication, swap_activations)
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """Stage costs after all effects, and what each effect took or added."""
+
+    costs: StageCosts
+    taken: tuple[Taken, ...]
+
+    def of(self, cause: str) -> F64:
+        """Seconds per micro-batch that the effects of a cause added (negative: took out), [N, S]."""
+        found = [each.forward_s + each.backward_s for each in self.taken if each.cause == cause]
+        return np.sum(found, axis=0) if found else np.zeros_like(self.costs.forward_s)
+
+    def without(self, cause: str) -> Affected:
+        """As if the effects of a cause had changed nothing; the others stay what they are beside them."""
+        costs = self.costs
+        for each in self.taken:
+            if each.cause == cause:
+                costs = replace(
+                    costs,
+                    forward_s=costs.forward_s - each.forward_s,
+                    backward_input_s=costs.backward_input_s - each.backward_s,
+                )
+        return Affected(costs, tuple(each for each in self.taken if each.cause != cause))
+
+
+def with_effects(costs: StageCosts, group: PricedGroup) -> Affected:
+    """The effects one after another, each on what the one before has left."""
+    taken = []
+    for effect in EFFECTS:
+        costs, change = effect(costs, group)
+        taken.append(change)
+    return Affected(costs, tuple(taken))

@@ -1,0 +1,160 @@
+"""What happens once per step: gradient reduction, parameter gathering, the optimizer. Per rank, [N, P]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.case import Case
+from cost_models.communication import RingTerms, ring_s, ring_terms
+from cost_models.inputs import SoftwareStack
+from cost_models.step.fully_sharded import shards_each_use
+from cost_models.step.group import PricedGroup
+from cost_models.step.memory import parameters_by_rank
+from cost_models.step.stages import StageCosts
+from cost_models.strategies import F64, SCHEDULE_CODE, Bool, StrategyBatch
+
+BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
+UNFUSED_ADAM_BYTES = 96.0  # per parameter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RankLoad:
+    """What a rank holds and computes, [N, P] each: parameters of a card, seconds of one micro-batch in all its chunks."""
+
+    dense_parameters: F64
+    expert_parameters: F64
+    forward_s: F64
+    backward_s: F64
+
+
+def rank_load(costs: StageCosts, group: PricedGroup) -> RankLoad:
+    dense, expert = parameters_by_rank(group)
+    return RankLoad(
+        dense_parameters=dense,
+        expert_parameters=expert,
+        forward_s=group.by_rank(costs.forward_s),
+        backward_s=group.by_rank(costs.backward_s),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepEnd:
+    """Seconds per rank [N, P]: communication as a whole, and what of it is exposed; optimizer; tied embeddings [N]."""
+
+    grad_reduce_s: F64
+    param_gather_s: F64
+    exposed_s: F64
+    overlapped_s: F64
+    optimizer_s: F64
+    embedding_reduce_s: F64  # [N]
+
+
+def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
+    """Gradient reduction, parameter gathering and the optimizer of every rank."""
+    batch, workload = group.batch, group.case.workload
+    stack, dense, expert = workload.stack, load.dense_parameters, load.expert_parameters
+    reduce_s, gather_s = _reduce_and_gather(dense, expert, batch, group.case)
+    sharded = shards_each_use(batch, workload)[:, None]  # priced with the stages
+    reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
+    buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
+    room_back, room_forward = load.backward_s * (1.0 - 1.0 / buckets), load.forward_s * (1.0 - 1.0 / buckets)
+    hidden = overlaps_grad_reduce(batch, stack)[:, None]
+    exposed_reduce = np.where(hidden, np.maximum(reduce_s - room_back, reduce_s / buckets), reduce_s)
+    exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s
+    exposed = exposed_reduce + exposed_gather
+    return StepEnd(
+        grad_reduce_s=reduce_s,
+        param_gather_s=gather_s,
+        exposed_s=exposed,
+        overlapped_s=reduce_s + gather_s - exposed,
+        optimizer_s=optimizer_s(dense, expert, batch, group.case),
+        embedding_reduce_s=_tied_embedding_s(batch, group.case),
+    )
+
+
+def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
+    """Once per step and on every rank alike: tied embeddings, computing slowed by overlapped reduction, overheads. [N]."""
+    return slowed_by_reduction_s(end, load, group) + end.embedding_reduce_s + overhead_s(group)
+
+
+def slowed_by_reduction_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
+    """Computing of the busiest rank that runs beside gradient reduction and parameter gathering is slowed, [N]."""
+    busiest = np.argmax(load.forward_s + load.backward_s, axis=1)
+    beside = end.overlapped_s[np.arange(len(busiest)), busiest]
+    return group.case.hardware.overheads.overlap_slowdown_frac * beside
+
+
+def overhead_s(group: PricedGroup) -> F64:
+    overheads = group.case.hardware.overheads
+    return np.asarray(overheads.step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
+
+
+def straggler_frac(group: PricedGroup) -> F64:
+    """How much longer the slowest of so many nodes takes, [N]."""
+    hardware = group.case.hardware
+    doublings = np.log2(np.maximum(group.batch.devices / hardware.cards_per_node, 1.0))
+    return np.asarray(hardware.overheads.straggler_frac_per_doubling * doublings)
+
+
+def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
+    """Strategies whose gradient reduction runs under the backward, [N]."""
+    excluded = batch.ep_overlap | (batch.schedule == SCHEDULE_CODE["dualpipev"])
+    return ~(excluded & stack.serial_grad_reduce_under_ep_overlap) & stack.overlap_grad_reduce
+
+
+def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> tuple[F64, F64]:
+    """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP."""
+    hardware, workload = case.hardware, case.workload
+    groups = (
+        (dense, (batch.dp * batch.cp).astype(float), batch.tp.astype(float)),
+        (expert, batch.expert_dp.astype(float), (batch.etp * batch.ep).astype(float)),
+    )
+    sharded = batch.zero_stage >= 1
+    reduce_s, gather_s = np.zeros_like(dense), np.zeros_like(dense)
+    for count, size, stride in groups:
+        if not count.any():
+            continue
+        scatter, reduce = (ring_terms(op, size, stride, hardware) for op in ("reduce_scatter", "all_reduce"))
+        either = RingTerms(*(np.where(sharded, s, r) for s, r in zip(terms(scatter), terms(reduce), strict=True)))
+        reduce_s += either.column().seconds(count * workload.grad_reduce_bytes)
+        gather = ring_terms("all_gather", size, stride, hardware)
+        on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
+        gather_s += on.column().seconds(count * workload.weight_bytes)
+    return reduce_s, gather_s
+
+
+def terms(ring: RingTerms) -> tuple[F64, F64, F64]:
+    return ring.latency_s, ring.seconds_per_byte, ring.ramp
+
+
+def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> F64:
+    """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
+    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound; an offloaded share travels over the host
+    link instead. Unfused in torch, Adam is a chain of passes over fp32 tensors: decay 8 B, first moment 12, second 24, root
+    and bias corrections 24, update 16, norm and clipping 12."""
+    hardware, workload = case.hardware, case.workload
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)[:, None]
+    expert_shards = np.where(batch.zero_stage >= 1, batch.expert_dp, 1).astype(float)[:, None]
+    local = dense / shards + expert / expert_shards
+    touched = 2 * workload.optimizer_bytes + 2 * workload.grad_bytes + workload.weight_bytes
+    if not workload.stack.fused_optimizer:
+        touched = max(touched, UNFUSED_ADAM_BYTES)
+    bandwidth = hardware.device.hbm_bandwidth_bytes_per_s * hardware.overheads.optimizer_bandwidth_frac
+    buffers = np.where(shards_each_use(batch, workload)[:, None], local, dense + expert)
+    zeroing = buffers * workload.grad_bytes / bandwidth
+    offload = batch.offload_frac[:, None]
+    host = offload * local * (workload.grad_bytes + workload.weight_bytes) / hardware.overheads.host_link_bytes_per_s
+    return (1.0 - offload) * local * touched / bandwidth + zeroing + host
+
+
+def _tied_embedding_s(batch: StrategyBatch, case: Case) -> F64:
+    """Tied input and output embeddings on two ranks sum their gradients once per step."""
+    model = case.model
+    if not model.tied_embeddings:
+        return np.zeros(len(batch))
+    size = model.vocab / batch.tp * model.hidden * case.workload.grad_reduce_bytes
+    stride = (batch.tp * batch.cp * batch.dp * np.maximum(batch.pp - 1, 1)).astype(float)
+    pair = np.full(len(batch), 2.0)
+    return np.where(batch.pp > 1, ring_s("all_reduce", size, pair, stride, case.hardware), 0.0)

@@ -1,0 +1,192 @@
+"""The moments of a step at which a rank's memory may be fullest, and which of them is.
+
+Four moments: the backward of the loss (every activation is still there, and the head's buffers), the backward of a layer
+(its head's tensors are gone, recompute has brought one layer back), the backward of the embedding (one micro-batch is
+gone, a gradient of the embedding's size exists), and the optimizer step (no activation is left).
+
+Axes: N strategies of one layout, P pipeline ranks, K layer kinds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.imbalance import rank_imbalance
+from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.step import memory as mem
+from cost_models.step.group import PricedGroup
+from cost_models.step.pipeline import held_chunks
+from cost_models.step.stages import StageCosts
+from cost_models.strategies import F64, Bool, StrategyBatch
+from cost_models.weight_shapes import layer_weights, vocabulary_weight
+
+BF16, FP32 = 2.0, 4.0  # bytes
+EMBEDDING, HEAD = -3, -1  # columns of the price list
+# Loss bytes per logit at the peak of its backward. In place: the 16-bit logits become their own gradient (Transformer
+# Engine's fused cross-entropy). Else Megatron's vocabulary-parallel loss: fp32 softmax, overwritten by its gradient, and
+# that gradient in 16 bit. Programs that do more say so in SoftwareStack.loss_bytes_per_logit.
+# cuBLAS and Transformer Engine each keep a workspace of 32 MiB on Hopper and later (PyTorch CUDABlas, TE base module).
+LIBRARY_WORKSPACE_BYTES = 64 * 2.0**20
+FUSED_LOSS_BYTES, VOCAB_PARALLEL_LOSS_BYTES = 2.0, 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepMemory:
+    """Bytes of every rank at its fullest moment, [N, P] each; ``by_cause`` sums to ``reserved_bytes``."""
+
+    by_cause: dict[str, F64]
+    allocated_bytes: F64
+    reserved_bytes: F64
+
+
+def step_memory(costs: StageCosts, group: PricedGroup) -> StepMemory:
+    """``costs``: stages before any effect (none of them moves bytes)."""
+    batch, layout, workload = group.batch, group.layout, group.case.workload
+    dense, expert = mem.parameters_by_rank(group)
+    chunks = held_chunks(group)
+    v_shaped = group.schedule.v_shaped
+    held = (
+        mem.in_flight_v(chunks, layout.vpp)
+        if v_shaped
+        else mem.in_flight_by_chunk(chunks, group.micro_batch_group, layout.vpp)
+    )
+    causes = mem.static_bytes(dense, expert, batch, workload)
+    causes["activations"] = mem.activation_bytes(costs.saved_bytes - costs.swapped_bytes, held, layout, v_shaped)
+    losses = group.by_rank((layout.counts[:, HEAD] > 0).astype(float)[None])
+    head_saved = group.table.prices.saved_bytes[group.table.point, group.table.mask][:, HEAD, None] * losses
+    one = group.by_rank(costs.saved_bytes) / layout.vpp
+    late = mem.late_optimizer_bytes(dense, expert, batch, workload)
+    causes = at_the_peak(causes, head_saved, one, workspace(group), late)
+    allocated = np.sum(np.stack(list(causes.values())), axis=0)
+    causes |= mem.overhead_bytes(allocated, batch, group.case.hardware)
+    reserved = np.sum(np.stack(list(causes.values())), axis=0)
+    return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=reserved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """Bytes beside static memory and saved activations, [N, P] each."""
+
+    loss: F64
+    layer: F64
+    embedding: F64
+    step: F64
+    kept: F64  # there at every moment: weight-gradient stand-ins that Transformer Engine caches
+
+
+def at_the_peak(
+    causes: dict[str, F64], head_saved: F64, one_micro_batch: F64, work: Workspace, moments: F64
+) -> dict[str, F64]:
+    """Bytes by cause at each rank's fullest moment. ``moments``: bytes of optimizer state that only its step creates."""
+    activations, optimizer = causes["activations"], causes["optimizer"]
+    before = optimizer - moments
+    nothing = np.zeros_like(activations)
+    rest = np.maximum(activations - head_saved, 0.0)
+    options = np.stack([  # [4, N, P] of (activations, logits, transient, optimizer)
+        np.stack([activations, work.loss, work.kept, before]),
+        np.stack([rest, nothing, work.kept + work.layer, before]),
+        np.stack([np.maximum(activations - one_micro_batch, 0.0), nothing, work.kept + work.embedding, before]),
+        np.stack([nothing, nothing, work.kept + work.step, optimizer]),
+    ])  # fmt: skip
+    fullest = np.argmax(options.sum(axis=1), axis=0)  # [N, P]
+    chosen = np.take_along_axis(options, fullest[None, None], axis=0)[0]
+    names = ("activations", "logits", "transient", "optimizer")
+    return causes | dict(zip(names, chosen, strict=True))
+
+
+def workspace(group: PricedGroup) -> Workspace:
+    """Working sets of every rank."""
+    batch, layout, model, workload = group.batch, group.layout, group.case.model, group.case.workload
+    prices, table = group.table.prices, group.table
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)  # of optimizer state
+    counts = layout.counts
+    present = group.by_rank((counts > 0).T.astype(float)).T > 0  # [P, C]
+    kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
+    gradients = np.stack([each.gradients for each in kinds], axis=1)  # [N, K]
+    none = prices.masks.index(0)  # the price list always has it
+    k = len(kinds)
+    back = prices.saved_bytes[table.point, none] - prices.saved_bytes[table.point, table.mask]
+    layer = _widest(gradients + back[:, :k], present[:, :k])
+    cached = _widest(np.stack([each.cached for each in kinds], axis=1), present[:, :k])
+    vocabulary = vocabulary_weight(model, batch)[:, None]
+    on_head, on_embedding = present[None, :, HEAD], present[None, :, EMBEDDING]
+    loss = _loss_workspace(batch, model, workload)[:, None] + BF16 * vocabulary
+    widest = _widest(np.stack([each.widest for each in kinds], axis=1), present[:, :k])
+    widest = np.maximum(widest, np.where(on_head | on_embedding, vocabulary, 0.0))
+    # A temporary of the update, and the fp32 copy of a 16-bit gradient.
+    copies = 0.0 if workload.stack.fused_optimizer else FP32 * (2.0 if workload.grad_bytes < FP32 else 1.0)
+    step = copies * widest / shards[:, None]
+    return Workspace(
+        loss=np.where(on_head, loss, 0.0),
+        layer=layer,
+        embedding=np.where(on_embedding, BF16 * vocabulary, 0.0),
+        step=step,
+        kept=cached + (LIBRARY_WORKSPACE_BYTES if workload.stack.transformer_engine else 0.0),
+    )
+
+
+def _widest(values: F64, present: Bool) -> F64:
+    """[N, K] of the kinds present on each rank [P, K] -> [N, P]."""
+    return np.max(np.where(present[None], values[:, None, :], 0.0), axis=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KindWorkspace:
+    """Of one layer kind, [N] each: bytes of gradients at the widest moment, cached bytes, elements of the widest weight."""
+
+    gradients: F64
+    cached: F64
+    widest: F64
+
+
+def _kind_workspace(kind: LayerKind, model: ModelSpec, batch: StrategyBatch, workload: Workload) -> _KindWorkspace:
+    dense, expert = layer_weights(kind, model, batch, workload)
+    tp = batch.tp.astype(float)
+    tokens = batch.micro_batch * workload.seq_length / batch.cp
+    shared = np.where(batch.sequence_parallel, tokens / tp, tokens)  # of norms and residuals
+    weight = np.max(np.stack(dense + expert), axis=0) if dense or expert else np.zeros_like(tp)
+    cached = np.zeros_like(tp)
+    if workload.stack.transformer_engine and workload.stack.wgrad_accumulation_fused:
+        cached = BF16 * np.sum(np.stack([np.broadcast_to(w, tp.shape) for w in dense + expert]), axis=0)
+        weight = np.zeros_like(tp)
+    h = float(model.hidden)
+    rows, width, gated = _feed_forward_rows(kind, batch, workload, tokens)
+    grown = (2.0 if gated else 1.0) * width
+    # Activation backward: its input's gradient beside its output's, whose saved twin the down-projection has freed.
+    activation = grown * rows
+    # Up-projection backward: saved activations of the half are freed, input and its gradient are whole, the weight's
+    # gradient is written.
+    up = (grown - (grown + width)) * rows + 2.0 * h * np.maximum(rows, tokens) + weight
+    if kind.feed_forward is not None and kind.feed_forward.is_moe:
+        up = np.maximum(up, 2.0 * h * rows)  # combine's gradient before and after the exchange
+    gradients = BF16 * (np.maximum(activation, up) + h * shared)
+    return _KindWorkspace(gradients=np.maximum(gradients, 0.0), cached=cached, widest=np.max(
+        np.stack([np.broadcast_to(w, tp.shape) for w in dense + expert]), axis=0) if dense or expert else cached)  # fmt: skip
+
+
+def _feed_forward_rows(kind: LayerKind, batch: StrategyBatch, workload: Workload, tokens: F64) -> tuple[F64, F64, bool]:
+    """Rows, width on a card and gating of the feed-forward half."""
+    ffn = kind.feed_forward
+    if ffn is None:
+        return tokens, np.zeros_like(tokens), False
+    if not ffn.is_moe:
+        return tokens, ffn.width / batch.tp, ffn.gated
+    imbalance = rank_imbalance(workload, ffn.experts, batch.ep)
+    rows = tokens / batch.tp * ffn.expert_calls * batch.etp * imbalance
+    return rows, ffn.width / batch.etp, ffn.gated
+
+
+def _loss_workspace(batch: StrategyBatch, model: ModelSpec, workload: Workload) -> F64:
+    """What the loss and the head's backward add to what is saved: logits, gathered input, its gradient. [N]."""
+    stack = workload.stack
+    tokens = batch.micro_batch * workload.seq_length / batch.cp
+    rows = vocabulary_weight(model, batch) / model.hidden
+    logits = tokens * np.where(stack.head_sharded_over_tp, rows, rows * batch.tp)
+    saved = 2.0 if stack.fused_cross_entropy else 4.0
+    whole = FUSED_LOSS_BYTES if stack.fused_cross_entropy else stack.loss_bytes_per_logit or VOCAB_PARALLEL_LOSS_BYTES
+    wide = BF16 * tokens * model.hidden
+    split = batch.sequence_parallel & (batch.tp > 1)
+    # Sequence parallel gathers the input again and scatters its gradient.
+    return (whole - saved) * logits + wide + np.where(split, wide + wide / batch.tp, 0.0)

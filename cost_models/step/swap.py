@@ -1,0 +1,26 @@
+"""Activation swap to the host: saved bytes leave during the forward and return during the backward of a stage.
+
+What is swapped is the attention half's part of the saved tensors, as MindSpeed's swap-attention does.
+
+Axes: N strategies, S virtual stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.step.group import PricedGroup
+from cost_models.step.stages import StageCosts, Taken
+
+
+def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
+    """Lengthens a stage to the time its swapped share needs on the host link, where computing does not cover it."""
+    link_s = costs.swapped_bytes / group.case.hardware.overheads.host_link_bytes_per_s
+    after = replace(
+        costs,
+        forward_s=np.maximum(costs.forward_s, link_s),
+        backward_input_s=costs.backward_input_s + np.maximum(link_s - costs.backward_s, 0.0),
+    )
+    return after, Taken.between("swap", costs, after)
