@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autodeploy.decide.model import ErrorModel
+from autodeploy.decide.normal import chi_square_quantile
 from autodeploy.decide.rows import Rows
 from cost_models.strategies import F64, Bool
 
@@ -87,11 +88,13 @@ def learn(model: ErrorModel, evidence: Evidence) -> Learned:
     surprise = evidence.log_ratio - model.bias(evidence.rows)
     model = _with_common(model, evidence, surprise)
     covariance = inside(model, evidence)
-    inverse = np.linalg.inv(covariance)
+    inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     distance, told = _without_offsets(covariance, surprise, evidence.case)
     scale = (model.degrees + distance) / (model.degrees + told)
     degrees = model.degrees + told
-    return Learned(model=model, evidence=evidence, inverse=inverse, pull=inverse @ surprise, scale=scale, degrees=degrees)
+    return Learned(
+        model=model, evidence=evidence, inverse=inverse, pull=inverse @ surprise, scale=scale, degrees=degrees
+    )
 
 
 def _with_common(model: ErrorModel, evidence: Evidence, surprise: F64) -> ErrorModel:
@@ -146,9 +149,7 @@ def _prior(model: ErrorModel, rows: Rows) -> tuple[F64, F64]:
 
 def t_scales(degrees: float) -> F64:
     """sqrt(degrees / chi2) at the middles of ``SCALES`` equal parts: the t as a mixture of normals, [SCALES]."""
-    from scipy.special import chdtri
-
-    return np.sqrt(degrees / chdtri(degrees, (np.arange(SCALES) + 0.5) / SCALES))
+    return np.sqrt(degrees / chi_square_quantile((np.arange(SCALES) + 0.5) / SCALES, degrees))
 
 
 def _rest(model: ErrorModel, rows: Rows) -> F64:

@@ -15,12 +15,13 @@ import numpy as np
 
 from autodeploy.decide.belief import Belief, Learned, believe, learn
 from autodeploy.decide.calibration import Pairs, pairs_of
-from autodeploy.decide.coverage import coverage_of, mechanism_runs
+from autodeploy.decide.coverage import with_coverage
+from autodeploy.decide.covered_runs import coverage_of
 from autodeploy.decide.departures import departures
 from autodeploy.decide.draws import draw_step_s, faster_probability
 from autodeploy.decide.fit import contrast, evidence_of, fit_model
 from autodeploy.decide.model import ErrorModel
-from autodeploy.decide.problems import Judged, Problem, problems_of
+from autodeploy.decide.problems import Judged, Problem, complete_problems, problems_of
 from autodeploy.decide.ranking import TIES_AT
 from autodeploy.decide.trials import choice_after, next_run, outlook_of
 from cost_models.strategies import F64, I64
@@ -52,7 +53,7 @@ def fold_verdicts(judged: Sequence[Judged], seed: int = 0) -> list[Verdict]:
     for held in range(FOLDS):
         known = [p for p in problems if fold[p.runs[0].family] != held]
         seen = [one for one in judged if fold.get(one.case.run.family, -1) != held]
-        model = fit_model(known, _mechanisms(seen), contrasts=lambda p: contrasts[id(p)])
+        model = with_coverage(fit_model(known, contrasts=lambda p: contrasts[id(p)]), coverage_of(seen))
         learned: dict[tuple[str, str], Learned | None] = {}
         for problem in problems:
             if fold[problem.runs[0].family] == held:
@@ -70,18 +71,15 @@ def source_verdicts(judged: Sequence[Judged]) -> list[Verdict]:
     for source in dict.fromkeys(problem.source for problem in problems):
         known = [p for p in problems if p.source != source]
         seen = [one for one in judged if one.case.run.group != source]
-        model = fit_model(known, _mechanisms(seen), shares=False, contrasts=lambda p: contrasts[id(p)])
+        model = fit_model(known, shares=False, contrasts=lambda p: contrasts[id(p)])
+        model = with_coverage(model, coverage_of(seen))
         found += [judge(model, problem) for problem in problems if problem.source == source]
     return found
 
 
-def _mechanisms(judged: Sequence[Judged]) -> dict[str, int]:
-    return mechanism_runs(coverage_of(judged))
-
-
 def _same_stack(model: ErrorModel, stack: tuple[str, str], known: Sequence[Problem]) -> Learned | None:
     """The measured problems of that source and card: other cases of one machine and stack."""
-    alike = [p for p in known if (p.source, p.runs[0].device) == stack and p.complete]
+    alike = [p for p in complete_problems(known) if (p.source, p.runs[0].device) == stack]
     return learn(model, evidence_of(alike, model.noise_sd, first_case=1)) if alike else None
 
 

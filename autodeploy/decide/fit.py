@@ -14,9 +14,9 @@ from autodeploy.decide import priors
 from autodeploy.decide.belief import Evidence
 from autodeploy.decide.likelihood import Contrasts, contrasts_of, informed_by, minus_log_likelihood
 from autodeploy.decide.model import ErrorModel, card_family
-from autodeploy.decide.problems import Problem
+from autodeploy.decide.problems import Problem, complete_problems
 from autodeploy.decide.rows import AXES, Rows
-from cost_models.strategies import F64
+from cost_models.strategies import F64, Bool
 
 WIDTH = 0.5  # of the normal prior on each log sd: weak beside a hundred problems, enough to keep two that trade apart
 ITERATIONS = 60
@@ -27,12 +27,12 @@ AXIS_SPREAD = 0.3  # a problem informs an axis where its rows' root mean square 
 
 
 def fit_model(
-    problems: Sequence[Problem], mechanisms: Mapping[str, int], *, shares: bool = True,
+    problems: Sequence[Problem], *, shares: bool = True,
     contrasts: Callable[[Problem], Contrasts] | None = None,
 ) -> ErrorModel:  # fmt: skip
-    """Variances and degrees of ``problems``, and with ``shares`` what the cases of a stack share; ``mechanisms``: measured
-    runs of each; ``contrasts`` where they are at hand."""
-    problems = [problem for problem in problems if problem.complete]
+    """Variances and degrees of ``problems``, and with ``shares`` what the cases of a stack share; ``contrasts`` where
+    they are at hand."""
+    problems = complete_problems(problems)
     found = [(contrasts or contrast)(problem) for problem in problems]
     causes = problems[0].rows.causes
     names = [*causes, *(f"axis {axis}" for axis in AXES), "near", "noise"]
@@ -51,16 +51,33 @@ def fit_model(
         by_prior=tuple(name for name, moved in zip(names, free, strict=True) if not moved),
         optimism=optimism(problems),
         card_problems=_by_card(problems),
-        mechanism_runs=dict(mechanisms),
     )
     return _with_shares(model, problems) if shares else model
+
+
+def standard_errors(model: ErrorModel, found: Sequence[Contrasts]) -> dict[str, float]:
+    """Of the log of each fitted standard deviation: inverse Hessian of the penalised likelihood, by differences of its slope."""
+    names = [*model.cause_sd, *(f"axis {axis}" for axis in model.axis_sd), "near", "noise"]
+    log_sd = np.log([*model.cause_sd.values(), *model.axis_sd.values(), model.near_sd, model.noise_sd])
+    free = np.array([name not in model.by_prior for name in names])
+    step, hessian = 1e-3, []
+    for i in np.flatnonzero(free):
+        slopes = []
+        for sign in (1.0, -1.0):
+            moved = log_sd.copy()
+            moved[i] += sign * step
+            slopes.append(minus_log_likelihood(moved, float(np.log(model.degrees)), found)[1][free])
+        hessian.append((slopes[0] - slopes[1]) / (2 * step))
+    curvature = np.array(hessian) + np.eye(int(free.sum())) / WIDTH**2
+    errors = np.sqrt(np.maximum(np.diag(np.linalg.inv(0.5 * (curvature + curvature.T))), 0.0))
+    return dict(zip([name for name, moved in zip(names, free, strict=True) if moved], errors.tolist(), strict=True))
 
 
 def contrast(problem: Problem) -> Contrasts:
     return contrasts_of(problem.rows, problem.log_ratio)
 
 
-def _maximise(found: Sequence[Contrasts], start: F64, free: F64) -> tuple[F64, float]:
+def _maximise(found: Sequence[Contrasts], start: F64, free: Bool) -> tuple[F64, float]:
     from scipy.optimize import minimize
 
     def objective(x: F64) -> tuple[float, F64]:
@@ -167,4 +184,8 @@ def with_common(model: ErrorModel, log_ratios_by_source: Mapping[str, Sequence[f
 
 
 LEAST_RUNS = 3  # of a source whose mean counts
-COMMON_GRID, STRANGE_GRID, SHARE_GRID = (0.02, 0.03, 0.04, 0.05, 0.07, 0.1), (0.15, 0.2, 0.3), (0.05, 0.1, 0.2, 0.3, 0.4)
+COMMON_GRID, STRANGE_GRID, SHARE_GRID = (
+    (0.02, 0.03, 0.04, 0.05, 0.07, 0.1),
+    (0.15, 0.2, 0.3),
+    (0.05, 0.1, 0.2, 0.3, 0.4),
+)

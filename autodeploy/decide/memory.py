@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from autodeploy.decide import priors
+from autodeploy.decide.normal import normal_cdf, normal_quantile
 from cost_models.strategies import F64
 
 LEAST_SD = 0.004  # no memory model of ours is known to be better
@@ -38,17 +39,18 @@ class MemoryModel:
 
     def draw_fits(self, usage: F64, draws: int, seed: int) -> F64:
         """1 where the row fits in that draw, [D, N]: the error of the memory model is common to all rows."""
-        from scipy.special import ndtri
-
         middles = (np.random.default_rng([seed, 1]).permutation(draws) + 0.5) / draws
-        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * ndtri(middles)
+        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * normal_quantile(middles)
         return (np.log(usage)[None, :] + error[:, None] <= 0).astype(float)
 
     @staticmethod
     def _probability(usage: F64, shift: float, sd: float) -> F64:
-        from scipy.special import ndtr
+        return normal_cdf(-(np.log(usage) + shift) / max(sd, LEAST_SD))
 
-        return ndtr(-(np.log(usage) + shift) / max(sd, LEAST_SD))
+    def usage_at(self, probability: float) -> float:
+        """Predicted peak over usable memory up to which a strategy fits with that probability."""
+        z = float(normal_quantile(probability))
+        return float(np.exp(-(self.shift + self.growth) - z * max(float(np.hypot(self.sd, self.growth_sd)), LEAST_SD)))
 
     def over_a_run(self) -> MemoryModel:
         """The same for a dropless mixture of experts: its hottest card and its allocator grow after the first step."""

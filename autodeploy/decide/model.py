@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from importlib import resources
-from typing import Any
 
 import numpy as np
 
@@ -15,8 +11,6 @@ from autodeploy.decide import priors
 from autodeploy.decide.covariance import axis_kernels, cause_kernel, mechanism_kernel, near_kernel
 from autodeploy.decide.rows import AXES, MECHANISMS, Rows
 from cost_models.strategies import F64
-
-SCHEMA = "autodeploy.decisions-fit/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +32,12 @@ class ErrorModel:
     shared_factors: float = priors.SHARED
     shared_near: float = priors.SHARED
     degrees: float = priors.DEGREES
-    optimism: float = 0.0  # mean of log(measured / predicted) of a problem's predicted first above that of its other rows
+    optimism: float = (
+        0.0  # mean of log(measured / predicted) of a problem's predicted first above that of its other rows
+    )
     by_prior: tuple[str, ...] = ()
     mechanism_runs: Mapping[str, int] = field(default_factory=dict)
+    mechanism_sources: Mapping[str, int] = field(default_factory=dict)
     card_problems: Mapping[str, int] = field(default_factory=dict)  # measured problems by card family
     card_factor: float = 1.0  # above 1 on a card on which no measured problem ran
 
@@ -59,7 +56,8 @@ class ErrorModel:
 
     def unmeasured(self, name: str) -> bool:
         """Too few measured runs tell of this mechanism."""
-        return self.mechanism_runs.get(name, 0) < priors.ENOUGH_RUNS
+        few = self.mechanism_runs.get(name, 0) < priors.ENOUGH_RUNS
+        return few or self.mechanism_sources.get(name, 0) < priors.ENOUGH_SOURCES
 
     def _unmeasured(self, name: str) -> priors.Unmeasured:
         return priors.UNMEASURED[name] if self.unmeasured(name) else priors.MEASURED
@@ -107,19 +105,3 @@ def card_family(name: str) -> str:
         if name.startswith(family):
             return family
     return "ascend-a3" if "a3" in name else "ascend-910b" if name.startswith(("ascend", "atlas")) else name
-
-
-def from_document(document: Mapping[str, Any]) -> ErrorModel:
-    """What ``scripts/fit_decisions.py`` wrote."""
-    return ErrorModel(**{**document["error_model"], "by_prior": tuple(document["error_model"]["by_prior"])})
-
-
-@lru_cache(maxsize=1)
-def committed_document() -> dict[str, Any]:
-    file = resources.files("autodeploy.decide") / "parameters.json"
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
-def committed_model() -> ErrorModel:
-    """The model of the committed fit."""
-    return from_document(committed_document())

@@ -42,7 +42,9 @@ NOISE_SD = 0.01  # of one run: the noise floor of bf16 dense runs, README of the
 # to is of this order; half of its variance is taken as the machine's and half as the program's, for want of runs that
 # tell them apart, and the case itself (model, batch) adds its own.
 COMMON_SD = 0.10
-STRANGE_SD = 0.30  # of a cluster that runs as no other of its kind (a slow fabric, a throttled card); added with the fit
+STRANGE_SD = (
+    0.30  # of a cluster that runs as no other of its kind (a slow fabric, a throttled card); added with the fit
+)
 STRANGE_SHARE = 0.1
 CASE_SD = 0.05
 MACHINE_SHARE = 0.5
@@ -70,6 +72,7 @@ UNMEASURED: Mapping[str, Unmeasured] = {
     "dualpipe": Unmeasured(**_HALF_NORMAL, why="expert communication is priced as hidden under the other direction"),
     "adaptive-pipe": Unmeasured(**_HALF_NORMAL, why="hierarchical dispatch and overlap are priced from their paper"),
     "ragged-layout": Unmeasured(bias=0.02, sd=0.02, why="stages without work are priced as free"),
+    "empty-stages": Unmeasured(bias=0.02, sd=0.02, why="slots that only pass on are priced as free"),
     "ep-overlap": Unmeasured(**_HALF_NORMAL, why="expert communication is priced as hidden where computing lasts"),
     "hierarchical-dispatch": Unmeasured(**_HALF_NORMAL, why="its two hops are priced as overlapping"),
     "cp": Unmeasured(bias=0.02, sd=0.03, why="ring steps are priced as hidden where attention lasts"),
@@ -94,5 +97,8 @@ DROPLESS_GROWTH_SD = 0.04
 NEAR_SD = 0.03
 SHARED = 0.5  # of the variances above: common to all cases of one machine and stack, before problems tell
 DEGREES = 4.0  # of the t distribution: the scale of a stack's errors is itself known to half an octave
-ENOUGH_RUNS = 5  # measured runs after which a mechanism carries no bias of its own
+ENOUGH_RUNS = (
+    10  # measured runs, of ENOUGH_SOURCES programs or more, after which a mechanism carries no bias of its own:
+)
+ENOUGH_SOURCES = 2  # one program's runs tell of that program
 MEASURED = Unmeasured(bias=0.0, sd=0.0, why="measured")

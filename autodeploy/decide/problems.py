@@ -7,7 +7,7 @@ at least three different strategies, suspect rows left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,15 +34,30 @@ class Problem:
     measured_s: F64
     seen: bool
 
-    @property
-    def complete(self) -> bool:
-        """Nothing that the twin needs was assumed in any row."""
-        return all(run.complete for run in self.runs)
+    def take(self, index: Sequence[int]) -> Problem:
+        """The rows at ``index``."""
+        runs = tuple(self.runs[i] for i in index)
+        return replace(
+            self,
+            runs=runs,
+            rows=self.rows.take(np.array(index, dtype=np.intp)),
+            measured_s=self.measured_s[list(index)],
+        )
 
     @property
     def log_ratio(self) -> F64:
         """log(measured / predicted), [N]."""
         return np.log(self.measured_s / self.rows.step_s)
+
+
+def complete_problems(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems that complete rows alone make: nothing that the twin needs was assumed in any of them."""
+    parts = [problem.take([i for i, run in enumerate(problem.runs) if run.complete]) for problem in problems]
+    return [part for part in parts if _strategies(part.rows) >= SMALLEST]
+
+
+def _strategies(rows: Rows) -> int:
+    return len({row.tobytes() for row in rows.levels})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +91,7 @@ def problems_of(judged: Sequence[Judged]) -> list[Problem]:
             key = (run.group, run.family, run.model, run.device, run.num_devices, run.seq_length, run.global_batch)
             groups.setdefault((*key, run.precision), []).append(one)
     found = [_problem(key, group) for key, group in groups.items()]
-    return [problem for problem in found if len({row.tobytes() for row in problem.rows.levels}) >= SMALLEST]
+    return [problem for problem in found if _strategies(problem.rows) >= SMALLEST]
 
 
 def _problem(key: tuple, group: Sequence[Judged]) -> Problem:
@@ -98,7 +113,9 @@ def row_of(one: Judged) -> Rows:
     batch = batch_of([case.points[prediction.point]])
     time_s = {cause: np.array([seconds]) for cause, seconds in prediction.time_s.items()}
     row = rows_of(batch, time_s, np.array([prediction.reserved_bytes]), case.hardware.usable_bytes)
-    kernel = KERNELS.index(case.workload.stack.attention_kernel) if case.workload.stack.attention_kernel in KERNELS else 0
+    kernel = (
+        KERNELS.index(case.workload.stack.attention_kernel) if case.workload.stack.attention_kernel in KERNELS else 0
+    )
     return Rows(
         causes=row.causes, time_s=row.time_s, levels=levels_of(batch, float(kernel)), mechanisms=row.mechanisms,
         usage=row.usage,

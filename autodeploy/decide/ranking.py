@@ -7,9 +7,11 @@ Axes: N rows, D draws.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autodeploy.decide.belief import Evidence, Learned, believe
 from autodeploy.decide.departures import departures
@@ -37,6 +39,10 @@ class Question:
     fit_probability: float = FIT_PROBABILITY
     seed: int = 0
 
+    def take(self, index: NDArray[np.intp]) -> Question:
+        weight = None if self.weight is None else self.weight[index]
+        return replace(self, rows=self.rows.take(index), evidence_runs=self.evidence_runs[index], weight=weight)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
@@ -51,6 +57,15 @@ class Decision:
     tie: Bool
     departures: I64
     fastest: int | None
+    question: Question
+
+    def take(self, index: NDArray[np.intp]) -> Decision:
+        """The rows at ``index`` in that order; ``order`` then lists them as they are."""
+        names = ("expected_s", "low_s", "high_s", "fit_probability", "best_probability", "tie", "departures")
+        arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in names}
+        places = {int(row): place for place, row in enumerate(index)}
+        fastest = None if self.fastest is None else places.get(self.fastest)
+        return replace(self, **arrays, order=np.arange(len(index)), fastest=fastest, question=self.question.take(index))
 
 
 def decide(question: Question) -> Decision:
@@ -79,6 +94,7 @@ def decide(question: Question) -> Decision:
         tie=tie,
         departures=away,
         fastest=fastest,
+        question=question,
     )
 
 

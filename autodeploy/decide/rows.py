@@ -5,8 +5,9 @@ Axes: N strategies, C causes, A axes, M mechanisms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,23 @@ KINDS = (
 AXES = SIZES + KINDS
 MECHANISMS = (
     "vpp", "cp", "etp", "recompute", "zero3", "zero-bubble", "v-shaped", "dualpipe", "adaptive-pipe", "ragged-layout",
-    "ep-overlap", "hierarchical-dispatch", "offload", "swap",
+    "empty-stages", "ep-overlap", "hierarchical-dispatch", "offload", "swap",
 )  # fmt: skip
 PLAIN_SCHEDULES = ("none", "1f1b", "interleaved", "gpipe")
-FAMILY_OF_SCHEDULE = {
-    "zb-h1": "zero-bubble", "zb-1p": "zero-bubble", "zb-2p": "zero-bubble", "zb-v": "v-shaped", "zb-v-half": "v-shaped",
-    "zb-v-min": "v-shaped", "dualpipe": "dualpipe", "dualpipev": "dualpipe", "adaptive-pipe": "adaptive-pipe",
-}  # fmt: skip
+FAMILIES_OF_SCHEDULES = (
+    ("zb-v", "v-shaped"),
+    ("zb", "zero-bubble"),
+    ("dualpipe", "dualpipe"),
+    ("adaptive", "adaptive-pipe"),
+)
+OTHER_SCHEDULE = "zero-bubble"  # a schedule added later: as little measured
+
+
+def schedule_family(name: str) -> str:
+    """The mechanism that a schedule is; "" for the plain ones."""
+    if name in PLAIN_SCHEDULES:
+        return ""
+    return next((family for start, family in FAMILIES_OF_SCHEDULES if name.startswith(start)), OTHER_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,14 +64,15 @@ class Rows:
         return self.time_s / self.step_s[:, None]
 
     def take(self, index: NDArray[np.intp] | Bool | slice) -> Rows:
-        arrays = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "causes"}
+        arrays: dict[str, Any] = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "causes"}
         return replace(self, **arrays)
 
     @staticmethod
     def concatenate(parts: Sequence[Rows]) -> Rows:
         """Joins rows that have the same causes."""
         names = [f.name for f in fields(Rows) if f.name != "causes"]
-        return replace(parts[0], **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+        arrays: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return replace(parts[0], **arrays)
 
 
 def rows_of(batch: StrategyBatch, time_s: Mapping[str, F64], peak_bytes: F64, usable_bytes: float) -> Rows:
@@ -96,7 +108,11 @@ def levels_of(batch: StrategyBatch, attention: float = 0.0) -> F64:
 
 def ragged(batch: StrategyBatch) -> Bool:
     """Layouts whose stages hold numbers of layers that differ by more than one, or none at all, [N]."""
-    table = np.array([_is_ragged(layout.layers_per_stage) for layout in batch.layouts] or [False])
+    return _by_layout(batch, _is_ragged)
+
+
+def _by_layout(batch: StrategyBatch, says: Callable[[F64], bool]) -> Bool:
+    table = np.array([says(layout.layers_per_stage) for layout in batch.layouts] or [False])
     return np.asarray(table[batch.layout], dtype=bool)
 
 
@@ -104,10 +120,14 @@ def _is_ragged(layers: F64) -> bool:
     return bool(layers.max() - layers.min() > 1 or layers.min() == 0) and len(layers) > 1
 
 
+def _has_empty_stages(layers: F64) -> bool:
+    """Stages between the first and the last that hold no layer: slots that only pass on."""
+    return bool((layers[1:-1] == 0).any())
+
+
 def mechanisms_of(batch: StrategyBatch) -> Bool:
     """What a strategy runs beyond plain data, tensor, pipeline and expert parallelism, [N, M]."""
-    schedules = np.array(["" if name in PLAIN_SCHEDULES else FAMILY_OF_SCHEDULE[name] for name in SCHEDULES])
-    kind = schedules[batch.schedule]
+    kind = np.array([schedule_family(name) for name in SCHEDULES])[batch.schedule]
     columns = {
         "vpp": (batch.vpp > 1) & (kind == ""),
         "cp": batch.cp > 1,
@@ -116,6 +136,7 @@ def mechanisms_of(batch: StrategyBatch) -> Bool:
         "zero3": batch.zero_stage >= 3,
         **{name: kind == name for name in ("zero-bubble", "v-shaped", "dualpipe", "adaptive-pipe")},
         "ragged-layout": ragged(batch),
+        "empty-stages": _by_layout(batch, _has_empty_stages),
         "ep-overlap": batch.ep_overlap,
         "hierarchical-dispatch": (batch.dispatcher >= 2) & (batch.ep > 1),
         "offload": batch.offload_frac > 0,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autodeploy.decide.belief import Belief
+from autodeploy.decide.normal import normal_quantile
 from cost_models.strategies import F64
 
 QUANTILES = 24
@@ -52,9 +53,7 @@ def outlook_of(belief: Belief) -> Outlook:
 def knowledge_gradient(outlook: Outlook, columns: F64, variances: F64) -> F64:
     """Expected fall of the least mean log time, [O]. ``columns`` [O, N]: covariance of each observation with the rows;
     ``variances`` [O]: of the observation, its noise included."""
-    from scipy.special import ndtri
-
-    z = ndtri((np.arange(QUANTILES) + 0.5) / QUANTILES)
+    z = normal_quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
     slopes = columns / np.sqrt(variances)[:, None]
     least = (outlook.mean[None, :, None] + slopes[:, :, None] * z).min(axis=1)
     return np.maximum(outlook.mean.min() - least.mean(axis=1), 0.0)
