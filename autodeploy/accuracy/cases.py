@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from autodeploy.accuracy.facts import facts_of
 from autodeploy.accuracy.layouts import default_split, layout_of, parse_split
 from autodeploy.accuracy.loader import Run, RunSet
+from autodeploy.accuracy.programs import stack_of
 from autodeploy.accuracy.recompute import FULL, NONE, Recompute, parse_recompute
+from autodeploy.accuracy.settling import Settler
 from autodeploy.accuracy.shapes import Shapes
-from autodeploy.accuracy.stack import software_stack, workload
+from autodeploy.accuracy.stack import chosen_imbalance, precision_of, program_of
 from autodeploy.errors import InputError
 from cost_models.case import Case
 from cost_models.errors import ConfigError
@@ -25,6 +26,10 @@ from cost_models.schedules import find_schedule
 from cost_models.strategies import DISPATCHER_CODE, SCHEDULE_CODE, Layout, StrategyBatch
 
 MICRO_BATCHES_TRIED = (1, 2, 4, 8)
+# Layers that do not divide over the stages go to the first ones: torch's pipelining and FSDP programs, and Aleph Alpha's.
+FRONT_HEAVY = ("scaling-2023", "torchtitan-2024", "torchtitan-2025", "nemo-automodel")
+# Memory of these rows is Megatron's printed maximum, which it reports once, after the first step (MindSpeed-LLM).
+READ_AFTER_FIRST_STEP = ("ascend",)
 VPP_TRIED = 12  # most chunks per rank tried where a row leaves VPP open
 
 
@@ -87,23 +92,27 @@ class Cases:
 
 def build_cases(run_set: RunSet, runs: Iterable[Run] | None = None) -> Cases:
     """Every run as a case, or the reason why it is none."""
-    shapes, result = Shapes(run_set.models), Cases()
+    shapes, settler, result = Shapes(run_set.models), Settler(), Cases()
     layouts: dict[tuple, tuple[Layout, str]] = {}
     for run in run_set.runs if runs is None else runs:
         try:
-            result.cases.append(build_case(run, shapes, layouts))
+            result.cases.append(build_case(run, shapes, layouts, settler))
         except ConfigError as error:
             result.skipped[run.id] = str(error)
     return result
 
 
-def build_case(run: Run, shapes: Shapes, layouts: dict[tuple, tuple[Layout, str]]) -> RunCase:
+def build_case(run: Run, shapes: Shapes, layouts: dict[tuple, tuple[Layout, str]], settler: Settler) -> RunCase:
     """InputError where the row does not say enough."""
     assumed: list[str] = []
     model, hardware = shapes.model(run), shapes.machine(run)
     axes = _axes(run, assumed)
-    stack = software_stack(run, hardware)
-    load = workload(run, hardware, stack, _need(run, "seq_length"), _need(run, "global_batch"))
+    program = program_of(run)
+    sizes = (_need(run, "seq_length"), _need(run, "global_batch"), precision_of(run)[0])
+    settled = settler.settle(program, model, hardware, sizes, chosen_imbalance(run, program.chosen))
+    model, hardware, load = settled.model, settled.hardware, settled.workload
+    if run.group in READ_AFTER_FIRST_STEP:
+        load = replace(load, peak_of_first_step=True)
     points = _points(run, model, axes, assumed, layouts)
     return RunCase(
         run=run,
@@ -205,7 +214,7 @@ def _recomputes(run: Run, layers_per_stage: int, assumed: list[str]) -> list[Rec
 def _layout(
     run: Run, model: ModelSpec, pp: int, vpp: int, layouts: dict[tuple, tuple[Layout, str]]
 ) -> tuple[Layout, str]:
-    front_heavy = facts_of(run.group).front_heavy_split
+    front_heavy = stack_of(run) in FRONT_HEAVY
     key = (id(model), pp, vpp, run.pipeline_layout, front_heavy)
     if key not in layouts:
         note = ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autodeploy.accuracy import metrics
@@ -11,6 +11,7 @@ from autodeploy.accuracy.cases import RunCase, build_cases
 from autodeploy.accuracy.held_out import held_out_families
 from autodeploy.accuracy.loader import Run, RunSet
 from autodeploy.accuracy.predict import Evaluate, Prediction, predict
+from autodeploy.accuracy.typed import TypedPrice, Typist, price_typed
 
 GIB = 2.0**30
 RESERVED_KINDS = ("reserved", "nvidia-smi")  # what the other readings leave out: context, buffers, fragmentation
@@ -30,6 +31,27 @@ class RunResult:
     assumed: tuple[str, ...] = ()
     fitted_on: bool = True  # False: its family is held out of every fit
     skipped: str | None = None
+    typed: TypedPrice | None = None  # what the command prices that a user would type for the run
+    untyped: str | None = None  # why there is no such command
+
+    @property
+    def as_typed_time_error_frac(self) -> float | None:
+        if self.run.step_time_s is None or self.typed is None:
+            return None
+        return metrics.error_frac(self.typed.step_s, self.run.step_time_s)
+
+    @property
+    def as_typed_memory_gib(self) -> float | None:
+        """Of the kind that was measured: allocated, or reserved as the command prints it."""
+        if self.typed is None:
+            return None
+        return (self.typed.reserved_bytes if is_reserved(self.run) else self.typed.allocated_bytes) / GIB
+
+    @property
+    def as_typed_memory_error_frac(self) -> float | None:
+        if self.run.peak_memory_gib is None or self.as_typed_memory_gib is None:
+            return None
+        return metrics.error_frac(self.as_typed_memory_gib, self.run.peak_memory_gib)
 
     @property
     def time_error_frac(self) -> float | None:
@@ -60,27 +82,49 @@ class Report:
 
 
 def compare(run_set: RunSet, evaluate: Evaluate | None = None, runs: Iterable[Run] | None = None) -> Report:
-    """Every run (or ``runs`` of the set) predicted with its own configuration."""
+    """Every run (or ``runs`` of the set) predicted twice: with its own configuration, and as a user would type it.
+
+    ``evaluate``: a stand-in for the cost models; then nothing is replayed.
+    """
     chosen = tuple(run_set.runs if runs is None else runs)
     cases = build_cases(run_set, chosen)
     predictions, failed = predict(cases.cases, evaluate)
     by_id = {case.run.id: case for case in cases.cases}
     reasons = {**cases.skipped, **failed}
+    typed, untyped = _as_typed(run_set, [c for c in cases.cases if c.run.id in predictions], predictions, evaluate)
     held_out = held_out_families(run_set.runs)
     results = []
     for run in chosen:
         fitted_on = run.family not in held_out
         if run.id in predictions:
-            results.append(_result(by_id[run.id], predictions[run.id], fitted_on))
+            result = _result(by_id[run.id], predictions[run.id], fitted_on)
+            results.append(replace(result, typed=typed.get(run.id), untyped=untyped.get(run.id)))
         else:
             results.append(RunResult(run=run, fitted_on=fitted_on, skipped=reasons[run.id]))
     return Report(tuple(results))
 
 
+def _as_typed(
+    run_set: RunSet, cases: Sequence[RunCase], predictions: dict[str, Prediction], evaluate: Evaluate | None
+) -> tuple[Mapping[str, TypedPrice], dict[str, str]]:
+    """What the typed commands price, by run id, and why a run has none."""
+    typed, reasons = Typist(run_set).type_all((case, predictions[case.run.id].point) for case in cases)
+    if evaluate is not None:
+        return price_typed(typed, evaluate, None), reasons
+    from autodeploy.replay import simulated_step_s
+    from cost_models.step import evaluate as cost_models_evaluate
+
+    return price_typed(typed, cost_models_evaluate, simulated_step_s), reasons
+
+
+def is_reserved(run: Run) -> bool:
+    """Whether the run's memory was read as reserved bytes, or else as allocated ones."""
+    return (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
+
+
 def _result(case: RunCase, prediction: Prediction, fitted_on: bool) -> RunResult:
     run = case.run
-    reserved = (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
-    peak = prediction.reserved_bytes if reserved else prediction.allocated_bytes
+    peak = prediction.reserved_bytes if is_reserved(run) else prediction.allocated_bytes
     devices = run.num_devices or 1
     measured_tflops = run.tflops_per_device
     if measured_tflops is None and run.mfu is not None:
@@ -105,6 +149,8 @@ def figures(results: Sequence[RunResult]) -> dict[str, Any]:
     """The figures of one part of a group. Errors are fractions; None where nothing was measured."""
     times = [r.time_error_frac for r in results if r.time_error_frac is not None]
     memory = [r.memory_error_frac for r in results if r.memory_error_frac is not None]
+    typed = [r.as_typed_time_error_frac for r in results if r.as_typed_time_error_frac is not None]
+    typed_memory = [r.as_typed_memory_error_frac for r in results if r.as_typed_memory_error_frac is not None]
     return {
         "runs": len(results),
         "predicted": sum(r.skipped is None for r in results),
@@ -116,6 +162,11 @@ def figures(results: Sequence[RunResult]) -> dict[str, Any]:
         "memory_measured": len(memory),
         "memory_mape": metrics.mean_ape(memory),
         "memory_mean_error": metrics.mean_error(memory),
+        "as_typed_timed": len(typed),
+        "as_typed_time_mape": metrics.mean_ape(typed),
+        "as_typed_time_median_ape": metrics.median_ape(typed),
+        "as_typed_time_p90_ape": metrics.p90_ape(typed),
+        "as_typed_memory_mape": metrics.mean_ape(typed_memory),
         "rank_tau": time_tau(results),
         "rate_tau": rate_tau(results),
     }
@@ -126,7 +177,8 @@ def split_figures(results: Sequence[RunResult]) -> dict[str, Any]:
     whole = figures(results)
     for name, fitted in (("fitted_families", True), ("held_out_families", False)):
         part = figures([r for r in results if r.fitted_on is fitted])
-        whole[name] = {key: part[key] for key in ("runs", "time_mape", "memory_mape", "rank_tau")}
+        kept = ("runs", "time_mape", "memory_mape", "rank_tau", "as_typed_time_mape", "as_typed_memory_mape")
+        whole[name] = {key: part[key] for key in kept}
     return whole
 
 

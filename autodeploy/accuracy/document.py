@@ -6,12 +6,13 @@ from typing import Any
 
 from autodeploy.accuracy.compare import Report, RunResult, family_figures, group_figures, total_figures
 from autodeploy.accuracy.targets import TargetStatus, target_status
+from autodeploy.report.error_band import band_of
 
 SCHEMA = "autodeploy.accuracy/1"
 
 
-def report_document(report: Report) -> dict[str, Any]:
-    """Keys change only by addition."""
+def report_document(report: Report, failed: list[str] | None = None, baseline: str | None = None) -> dict[str, Any]:
+    """Keys change only by addition. ``failed``: what the gate over ``baseline`` (a file's name) says."""
     return {
         "schema": SCHEMA,
         "runs": [run_row(result) for result in report.results],
@@ -19,6 +20,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "families": family_figures(report),
         "targets": [target_row(status) for status in target_status(report)],
         "total": total_figures(report),
+        "gate": {"passed": not failed, "failed": failed or [], "baseline": baseline},
     }
 
 
@@ -40,6 +42,18 @@ def run_row(result: RunResult) -> dict[str, Any]:
         "oom_predicted": result.oom_predicted,
         "fitted_on": result.fitted_on,
         "skipped": result.skipped,
+        "command": result.typed.command if result.typed else None,
+        "as_typed_step_time_s": result.typed.step_s if result.typed else None,
+        "as_typed_time_error_frac": result.as_typed_time_error_frac,
+        "as_typed_error_frac": band_of(result.typed.like, without=run.family).frac if result.typed else None,
+        "as_typed_memory_gib": result.as_typed_memory_gib,
+        "as_typed_memory_error_frac": result.as_typed_memory_error_frac,
+        "as_typed_memory_error_band_frac": (
+            band_of(result.typed.like, "memory", without=run.family).frac if result.typed else None
+        ),
+        "as_typed_oom": None if result.typed is None else not result.typed.fits,
+        "as_typed_skipped": result.untyped,
+        "time_s": result.time_s,
         "measured_tflops_per_device": result.measured_tflops_per_device,
         "predicted_tflops_per_device": result.predicted_tflops_per_device,
         "missing": run.missing,

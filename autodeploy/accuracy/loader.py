@@ -103,6 +103,9 @@ class RunSet:
 
     runs: tuple[Run, ...]
     models: Mapping[str, Mapping[str, Any]]
+    model_files: Mapping[str, str] = field(
+        default_factory=dict
+    )  # where MODEL finds an entry; absent: among the shipped
 
 
 _RUN = TypeAdapter(Run)
@@ -132,17 +135,26 @@ def read_runs(folder: Path | None = None) -> RunSet:
     models = yaml.load(models_file.read_text(encoding="utf-8"), Loader=loader)
     runs = tuple(run for file in files for run in _read_file(file))
     _check(runs, models)
-    return RunSet(runs, models)
+    shipped = models if folder == shipped_runs() else _shipped_models()
+    own = {name: str(models_file) for name, entry in models.items() if shipped.get(name) != entry}
+    return RunSet(runs, models, own)
+
+
+def _shipped_models() -> Mapping[str, Mapping[str, Any]]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load((shipped_runs() / "models.yaml").read_text(encoding="utf-8"), Loader=loader)
 
 
 def merge(sets: list[RunSet]) -> RunSet:
     """One set; ids must stay unique."""
     models: dict[str, Mapping[str, Any]] = {}
+    files: dict[str, str] = {}
     for each in sets:
         models.update(each.models)
+        files.update(each.model_files)
     runs = tuple(run for each in sets for run in each.runs)
     _check(runs, models)
-    return RunSet(runs, models)
+    return RunSet(runs, models, files)
 
 
 def _read_file(file: Path) -> list[Run]:

@@ -48,7 +48,21 @@ def report_tables(report: Report) -> list[Table]:
     return tables
 
 
-GROUP_COLUMNS = ("group", "runs", "timed", "MAPE", "median", "p90", "bias", "fitted", "held out", "memory", "tau")
+GROUP_COLUMNS = (
+    "group",
+    "runs",
+    "timed",
+    "MAPE",
+    "median",
+    "p90",
+    "bias",
+    "fitted",
+    "held out",
+    "typed",
+    "memory",
+    "m. typed",
+    "tau",
+)
 TARGET_COLUMNS = ("target", "figure", "rows", "value", "reach", "")
 
 
@@ -59,7 +73,8 @@ def group_cells(name: str, figures: dict[str, Any]) -> tuple[str, ...]:
     errors = tuple(percent(figures[key]) for key in ("time_mape", "time_median_ape", "time_p90_ape"))
     parts = tuple(percent(figures[key]["time_mape"]) for key in ("fitted_families", "held_out_families"))
     bias = percent(figures["time_mean_error"], signed=True)
-    return (*counts, *errors, bias, *parts, percent(figures["memory_mape"]), _score(tau))
+    typed, memory = percent(figures["as_typed_time_mape"]), percent(figures["memory_mape"])
+    return (*counts, *errors, bias, *parts, typed, memory, percent(figures["as_typed_memory_mape"]), _score(tau))
 
 
 def target_cells(status: TargetStatus) -> tuple[str, ...]:
@@ -84,7 +99,10 @@ def target_table(statuses: Sequence[TargetStatus]) -> Table:
 def summary(report: Report) -> str:
     total = total_figures(report)
     parts = [f"{len(report.results)} runs, {total['skipped']} not predicted"]
-    parts.append(f"{total['timed']} gated step times: MAPE {percent(total['time_mape'])}")
+    parts.append(
+        f"{total['timed']} gated step times: MAPE {percent(total['time_mape'])}, "
+        f"as typed {percent(total['as_typed_time_mape'])}"
+    )
     if total["fit_balanced_accuracy"] is not None:
         parts.append(f"fits or dies: balanced accuracy {percent(total['fit_balanced_accuracy'])}")
     return "; ".join(parts)

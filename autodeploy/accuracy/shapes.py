@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from autodeploy.accuracy.loader import Run
 from autodeploy.hardware import load_hardware
+from autodeploy.hardware.network import with_network
 from autodeploy.models.reference import from_reference
-from cost_models.inputs import CollectiveCurve, HardwareProfile, LayerKind, ModelSpec
+from autodeploy.models.run_models import with_changes
+from cost_models.inputs import HardwareProfile, ModelSpec
 
 GBIT_BYTES = 1e9 / 8
 
@@ -27,15 +28,14 @@ class Shapes:
         changes = model_changes(run)
         key = (run.model, tuple(sorted(changes.items())))
         if key not in self._models:
-            self._models[key] = _changed(from_reference(self._entries[run.model]), changes)
+            self._models[key] = with_changes(from_reference(self._entries[run.model]), changes)
         return self._models[key]
 
     def machine(self, run: Run) -> HardwareProfile:
         bandwidth = node_bandwidth_bytes_per_s(run)
-        in_network = run.extra.get("nccl_nvls") is not False
-        key = (run.device, bandwidth, in_network)
+        key = (run.device, bandwidth)
         if key not in self._machines:
-            self._machines[key] = _with_network(load_hardware(run.device), bandwidth, in_network)
+            self._machines[key] = with_network(load_hardware(run.device), bandwidth)
         return self._machines[key]
 
 
@@ -61,23 +61,6 @@ def model_changes(run: Run) -> dict[str, Any]:
     return changes
 
 
-def _changed(model: ModelSpec, changes: Mapping[str, Any]) -> ModelSpec:
-    fields = dict(changes)
-    window, alternate = fields.pop("window_tokens", 0), fields.pop("alternate_window_tokens", 0)
-    if window:
-        fields["layers"] = tuple((_windowed(kind, window), count) for kind, count in model.layers)
-    elif alternate:
-        kinds = [kind for kind, count in model.layers for _ in range(count)]
-        fields["layers"] = tuple(
-            (_windowed(kind, alternate) if i % 2 == 0 else kind, 1) for i, kind in enumerate(kinds)
-        )
-    return replace(model, **fields) if fields else model
-
-
-def _windowed(kind: LayerKind, window: int) -> LayerKind:
-    return replace(kind, attention=replace(kind.attention, window_tokens=window)) if kind.attention else kind
-
-
 def node_bandwidth_bytes_per_s(run: Run) -> float | None:
     """What one card can send to other nodes, where the row states its node's network: a fact about that cluster."""
     per_node = run.extra.get("network_gbps_per_node")
@@ -91,18 +74,3 @@ def node_bandwidth_bytes_per_s(run: Run) -> float | None:
     if per_node is not None and run.devices_per_node:
         return float(per_node) * GBIT_BYTES / run.devices_per_node
     return float(per_card.group(1)) * GBIT_BYTES if per_card else None
-
-
-def _with_network(profile: HardwareProfile, bandwidth: float | None, in_network: bool) -> HardwareProfile:
-    """The profile with the stated bandwidth on every tier outside the innermost domain, and without reduction in the
-    switches where the row says that it was off."""
-    tiers = profile.tiers
-    if bandwidth is not None:
-        tiers = (tiers[0], *(replace(tier, bandwidth_bytes_per_s=bandwidth) for tier in tiers[1:]))
-    if not in_network:
-        tiers = tuple(replace(tier, curves=_without_in_network(tier.curves)) for tier in tiers)
-    return profile if tiers is profile.tiers else replace(profile, tiers=tiers)
-
-
-def _without_in_network(curves: Mapping[str, CollectiveCurve]) -> dict[str, CollectiveCurve]:
-    return {op: replace(curve, in_network_ranks=0) for op, curve in curves.items()}

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from autodeploy.accuracy import Report, RunSet, compare, merge, read_runs
+from autodeploy.accuracy import Report, RunSet, compare, merge, read_runs, shipped_baseline
 from autodeploy.errors import InputError
 
 GATE_FAILED = 1
@@ -50,13 +50,15 @@ def accuracy(
     """Predicts every published run with its own configuration and holds it against the measurement."""
     run_set = _select(merge([read_runs(folder) for folder in runs]) if runs else read_runs(), group)
     report = compare(run_set[0], runs=run_set[1])
+    against = baseline or (None if runs or group else shipped_baseline())
+    failed = _failed(report, against if write_baseline is None else baseline)
     if format is Format.json:
-        _emit(_json(report), output)
+        _emit(_json(report, failed, against), output)
     elif format is Format.csv:
         _emit(_csv(report), output)
     else:
         _emit(_tables(report, worst, [name for name in by.split(",") if name], memory, all_rows, skipped), output)
-    _gate(report, baseline, write_baseline)
+    _gate(report, failed if baseline else [], write_baseline)
 
 
 def _select(run_set: RunSet, group: str) -> tuple[RunSet, list]:
@@ -68,10 +70,17 @@ def _select(run_set: RunSet, group: str) -> tuple[RunSet, list]:
     return run_set, chosen
 
 
-def _gate(report: Report, baseline: Path | None, write: Path | None) -> None:
+def _failed(report: Report, baseline: Path | None) -> list[str]:
+    """What got worse than in the baseline; without --baseline the shipped runs are held against the shipped one."""
     from autodeploy.accuracy import gate
 
-    found = gate.violations(report, gate.read_baseline(baseline)) if baseline else []
+    return gate.violations(report, gate.read_baseline(baseline)) if baseline else []
+
+
+def _gate(report: Report, found: list[str], write: Path | None) -> None:
+    """Writes a baseline where asked, and fails where --baseline was given and something got worse."""
+    from autodeploy.accuracy import gate
+
     if write:
         lines = gate.write_baseline(write, report)
         print(f"wrote {write}: " + (f"{len(lines)} figures changed" if lines else "nothing changed"), file=sys.stderr)
@@ -83,10 +92,10 @@ def _gate(report: Report, baseline: Path | None, write: Path | None) -> None:
         raise typer.Exit(GATE_FAILED)
 
 
-def _json(report: Report) -> str:
+def _json(report: Report, failed: list[str], baseline: Path | None) -> str:
     from autodeploy.accuracy.document import report_document
 
-    return json.dumps(report_document(report), indent=1) + "\n"
+    return json.dumps(report_document(report, failed, str(baseline.name) if baseline else None), indent=1) + "\n"
 
 
 def _csv(report: Report) -> str:
@@ -94,7 +103,8 @@ def _csv(report: Report) -> str:
     from autodeploy.report.csv_text import entries_csv
 
     rows = [run_row(result) for result in report.results]
-    return entries_csv([{**row, "assumed": "; ".join(row["assumed"])} for row in rows], {})
+    flat = [{k: v for k, v in row.items() if k != "time_s"} | {"assumed": "; ".join(row["assumed"])} for row in rows]
+    return entries_csv(flat, {})
 
 
 def _tables(report: Report, worst: int, by: list[str], memory: bool, all_rows: bool, skipped: bool) -> str:

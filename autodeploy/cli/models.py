@@ -20,6 +20,12 @@ def models(
         str | None,
         typer.Argument(help="Zoo name, config.json, our YAML or a file of Megatron arguments; all if left out."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare the counts with transformers on the meta device (extra hf).")
+    ] = False,
+    assume: Annotated[
+        str | None, typer.Option(help="What a layer word that we do not know is taken for: full, linear, dense, ...")
+    ] = None,
     format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
     output: Annotated[Path | None, typer.Option("--output", help="Write the result here instead of to stdout.")] = None,
 ) -> None:
@@ -33,11 +39,30 @@ def models(
         rows = document["models"]
         emit(render(format, document, lambda: _list_table(rows), lambda: entries_csv(rows, {})), output)
         return
-    document = model_document(model)
+    document = model_document(model, assume or "")
+    if check:
+        from autodeploy.models.check import check_document
+        from autodeploy.models.load import config_document, load_model
+
+        document["check"] = check_document(config_document(model), load_model(model, assume or ""))
     shown = document["model"]
     for note in shown["notes"]:
         say(f"{shown['name']}: {note}")
-    emit(render(format, document, lambda: _model_table(shown), lambda: entries_csv(shown["parts"], {})), output)
+    checked = document.get("check")
+    table = _model_table(shown) + (_check_table(checked) if checked else "")
+    emit(render(format, document, lambda: table, lambda: entries_csv(shown["parts"], {})), output)
+    if checked and not checked["passed"]:
+        raise typer.Exit(1)
+
+
+def _check_table(checked: Mapping[str, Any]) -> str:
+    verdict = "agrees" if checked["passed"] else "DIFFERS"
+    lines = ["", "", f"transformers {checked['transformers']} on the meta device: {checked['parameters']:,} parameters, "
+             f"{verdict} ({checked['error_frac']:+.3%})"]  # fmt: skip
+    lines += [f"  {checked['reason']}"] if checked["reason"] else []
+    lines.append(f"{'ours':>18} {'transformers':>18}  part")
+    lines += [f"{row['ours']:>18,} {row['transformers']:>18,}  {row['part']}" for row in checked["parts"]]
+    return "\n".join(lines)
 
 
 def _list_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -8,14 +8,28 @@ from typing import Annotated
 import typer
 
 Model = Annotated[
-    str, typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, or a file of Megatron arguments.")
+    str,
+    typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, Megatron arguments, or a launch script or log."),
 ]
-StrategyText = Annotated[str, typer.Argument(metavar="STRATEGY", help="Such as TP8/PP16/VPP2/EP32/MBS2/full.")]
+StrategyText = Annotated[
+    str | None,
+    typer.Argument(metavar="STRATEGY", help="Such as TP8/PP16/VPP2/EP32/MBS2/full. [MODEL's, if a launch file]"),
+]
 Hardware = Annotated[str, typer.Option("--hardware", help="Profile name or YAML file.")]
-Devices = Annotated[str, typer.Option("--devices", help="Cards; 512..6144 steps by node.")]
-SeqLength = Annotated[int, typer.Option("--seq-length", help="Tokens in a sequence.")]
-GlobalBatch = Annotated[int, typer.Option("--global-batch", help="Sequences in a step.")]
-Precision = Annotated[str, typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4.")]
+Devices = Annotated[
+    str | None, typer.Option("--devices", help="Cards; 512..6144 steps by node. [MODEL's, if a launch file]")
+]
+SeqLength = Annotated[
+    int | None, typer.Option("--seq-length", help="Tokens in a sequence. [4096, or MODEL's, if a launch file]")
+]
+GlobalBatch = Annotated[
+    int | None, typer.Option("--global-batch", help="Sequences in a step. [1024, or MODEL's, if a launch file]")
+]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4. [bf16, or MODEL's]"),
+]
+VocabSize = Annotated[int | None, typer.Option("--vocab-size", help="Where a launch file leaves it to the tokenizer.")]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
@@ -33,7 +47,27 @@ MemoryCap = Annotated[float | None, typer.Option("--memory-cap", help="GiB a car
 Tokens = Annotated[
     str | None, typer.Option("--tokens", help="Token budget, such as 15e12 or 15T: adds days and card-hours.")
 ]
-Price = Annotated[float | None, typer.Option("--price-per-device-hour", help="Money per card-hour; needs --tokens.")]
+Price = Annotated[
+    str | None,
+    typer.Option("--price-per-device-hour", help="Money per card-hour, or MACHINE=MONEY,...; needs --tokens."),
+]
+Machines = Annotated[
+    str, typer.Option("--hardware", help="Profile names or YAML files; several, with commas, are compared.")
+]
+Phase = Annotated[
+    list[str] | None,
+    typer.Option("--phase", help="Of a job in phases, in order: seq=4096,batch=1024,tokens=10T; repeat it."),
+]
+Within = Annotated[str | None, typer.Option("--within", help="Deadline of the job, such as 60d; needs --tokens.")]
+MaxCost = Annotated[str | None, typer.Option("--max-cost", help="Money for the job, such as 20M; needs --tokens.")]
+PlanPicture = Annotated[Path | None, typer.Option("--picture", help="SVG file: days against cost; needs --tokens.")]
+Mtbf = Annotated[
+    float | None, typer.Option("--mtbf-hours", help="Hours between failures of one card. [50,676: Llama 3's fleet]")
+]
+CheckpointRate = Annotated[
+    float, typer.Option("--checkpoint-gb-per-s", help="GB/s that the storage takes in from the whole job.")
+]
+Restart = Annotated[float, typer.Option("--restart-s", help="Seconds from a failure until training goes on.")]
 
 AxisTp = Annotated[str | None, typer.Option("--tp", help="Tensor parallel sizes.")]
 AxisPp = Annotated[str | None, typer.Option("--pp", help="Pipeline parallel sizes.")]

@@ -10,6 +10,7 @@ import typer
 from autodeploy.cli import options as opt
 
 if TYPE_CHECKING:
+    from autodeploy.cli.case import LoadedCase
     from autodeploy.decide.question import Asked
     from autodeploy.search import SearchRequest, SearchResult
 
@@ -19,18 +20,26 @@ INTERRUPTED = 130
 
 def search(
     model: opt.Model,
-    hardware: opt.Hardware,
-    devices: opt.Devices,
-    seq_length: opt.SeqLength = 4096,
-    global_batch: opt.GlobalBatch = 1024,
-    precision: opt.Precision = "bf16",
+    hardware: opt.Machines,
+    devices: opt.Devices = None,
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
+    precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
+    phase: opt.Phase = None,
+    within: opt.Within = None,
+    max_cost: opt.MaxCost = None,
+    mtbf_hours: opt.Mtbf = None,
+    checkpoint_gb_per_s: opt.CheckpointRate = 100.0,
+    restart_s: opt.Restart = 600.0,
+    picture: opt.PlanPicture = None,
     tp: opt.AxisTp = None,
     pp: opt.AxisPp = None,
     vpp: opt.AxisVpp = None,
@@ -74,12 +83,14 @@ def search(
     found until then is ranked).
     """
     given = dict(locals())
+    from autodeploy.cli.job import run_job
     from autodeploy.cli.output import check_format, check_writable, emit, render
 
     check_format(format)
     check_writable("--output", output)
     check_writable("--rejected", rejected)
-    document = _run(given)
+    check_writable("--picture", picture)
+    document = run_job(given, _run)
 
     def table() -> str:
         from autodeploy.report.table import search_table
@@ -98,7 +109,8 @@ def search(
         raise typer.Exit(NOTHING_FEASIBLE)
 
 
-def _run(given: dict[str, Any]) -> dict[str, Any]:
+def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
+    """One machine: its document and its case."""
     from autodeploy.cli.case import CaseOptions, case_of, load_case
     from autodeploy.cli.progress import progress_bar
     from autodeploy.report.documents import search_document
@@ -111,6 +123,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         "precision",
         "backend",
         "imbalance",
+        "vocab_size",
         "stack",
         "set",
         "memory_cap",
@@ -122,8 +135,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
         result = _search(given, request, progress)
     if not result.enumerated and not result.misses:
         _refuse(given, result)
-    case = case_of(loaded)
-    return search_document(case, result)
+    return search_document(case_of(loaded), result), loaded
 
 
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:
@@ -143,6 +155,7 @@ def _refuse(given: dict[str, Any], result: SearchResult) -> None:
 
 
 def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
+    from autodeploy.cli.launch_file import devices_text
     from autodeploy.cli.ranges import card_counts
     from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
@@ -168,7 +181,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     return SearchRequest(
         case=loaded.case,
         backend=loaded.backend,
-        devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
+        devices=card_counts(devices_text(given, loaded.launch), loaded.hardware.cards_per_node),
         axes=axes,
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},

@@ -8,6 +8,7 @@ import numpy as np
 
 from autodeploy.decide.memory import MemoryData, MemoryModel, fit_memory
 from autodeploy.decide.problems import Judged
+from autodeploy.report.likeness import device_family
 
 RESERVED_KINDS = ("reserved", "nvidia-smi")  # readings that include context, buffers and fragmentation
 ENOUGH_PEAKS = 20  # measured peaks (or deaths) of one source that give it a shift and a deviation of its own
@@ -51,13 +52,18 @@ def data_of(judged: Sequence[Judged]) -> MemoryData:
 
 
 def fit_memory_models(judged: Iterable[Judged]) -> dict[str, MemoryModel]:
-    """One model for each source with peaks or deaths enough, and ``pooled`` over all."""
+    """One model for each source, and for each family of cards, with peaks or deaths enough; and ``pooled`` over all."""
+    judged = list(judged)
     groups = by_source(judged)
     models = {"pooled": fit_memory([data_of(group) for group in groups.values()], "pooled")}
-    for source, group in groups.items():
+    families: dict[str, list[Judged]] = {}
+    for one in judged:
+        if one.case.run.complete:
+            families.setdefault(device_family(one.case.hardware), []).append(one)
+    for name, group in (groups | families).items():
         data = data_of(group)
         if len(data.log_ratio) >= ENOUGH_PEAKS or data.died.sum() >= ENOUGH_PEAKS:
-            models[source] = fit_memory([data], source)
+            models[name] = fit_memory([data], name)
     return models
 
 

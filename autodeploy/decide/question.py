@@ -14,6 +14,7 @@ from autodeploy.decide.memory import MemoryModel
 from autodeploy.decide.parameters import Parameters, committed
 from autodeploy.decide.ranking import FIT_PROBABILITY, Question
 from autodeploy.decide.rows import Rows, rows_of
+from autodeploy.report.likeness import device_family
 from cost_models.case import Case
 from cost_models.strategies import F64, StrategyBatch
 
@@ -39,10 +40,10 @@ def grows(case: Case) -> bool:
     return is_moe(case) and not stack.forced_balance and not stack.moe_capacity_factor
 
 
-def case_memory(case: Case, source: str | None, parameters: Parameters | None = None) -> MemoryModel:
-    """The probit of the source that the case resembles, or the pooled one; over a run where memory grows."""
+def case_memory(case: Case, parameters: Parameters | None = None) -> MemoryModel:
+    """The probit of the runs on cards of its family, or the pooled one; over a run where memory grows."""
     models = (parameters or committed()).memory
-    model = models.get(source or "", models["pooled"])
+    model = models.get(device_family(case.hardware), models["pooled"])
     return model.over_a_run() if grows(case) else model
 
 
@@ -58,14 +59,14 @@ def case_rows(case: Case, batch: StrategyBatch, time_s: Mapping[str, F64], step_
     )
 
 
-def question_of(case: Case, rows: Rows, devices: ArrayLike, source: str | None, asked: Asked) -> Question:
+def question_of(case: Case, rows: Rows, devices: ArrayLike, asked: Asked) -> Question:
     """Everything the decision needs, from the committed fit and what the user measured."""
     parameters = committed()
     card, kind = case.hardware.name, "moe" if is_moe(case) else "dense"
     return Question(
         rows=rows,
         model=parameters.model.on_card(card),
-        memory=asked.memory or case_memory(case, source, parameters),
+        memory=asked.memory or case_memory(case, parameters),
         evidence_runs=runs_behind(parameters.coverage, rows, card, kind),
         evidence=asked.evidence,
         weight=np.asarray(devices, dtype=float) if asked.by_cards else None,

@@ -9,18 +9,20 @@ from autodeploy.errors import InputError
 from autodeploy.hardware.build import build_profile
 from autodeploy.hardware.document import plain, read_document
 from autodeploy.hardware.library import find_profile
+from autodeploy.hardware.network import split_network, with_network
 from cost_models.inputs import HardwareProfile
 
 
 def load_hardware(name_or_path: str | Path) -> HardwareProfile:
-    """The profile of a shipped name or alias, or of a YAML file.
+    """The profile of a shipped name or alias (with another network: NAME@50Gbps), or of a YAML file.
 
     Shipped files are trusted (a test validates them all), others go through the schema first. Bad input raises
     InputError: one line with field, value, what is allowed and the remedy.
     """
     if is_path(name_or_path):
         return _load_file(Path(name_or_path))
-    return _load_shipped(find_profile(str(name_or_path)))
+    name, bandwidth = split_network(str(name_or_path))
+    return with_network(_load_shipped(find_profile(name)), bandwidth)
 
 
 def is_path(name_or_path: str | Path) -> bool:

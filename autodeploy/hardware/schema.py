@@ -114,7 +114,11 @@ class OverheadsSection(_Section):
 class TrainingSection(_Section):
     sustained_frac: PositiveShare | None = None
     grouped_frac: Positive | None = None
+    fp8_frac: Positive | None = None
+    block_scaled_frac: Positive | None = None
+    fp4_frac: Positive | None = None
     memory_bound_frac: PositiveShare | None = None
+    step_ms: NotNegative | None = None
     network_frac: Positive | None = None
     overlap_slowdown_frac: NotNegative | None = None
     tp_overlap_hidden_frac: Share | None = None
@@ -130,6 +134,7 @@ class ProfileSection(_Section):
     cards_per_node: Count = 8
     expert_imbalance: Annotated[float, Field(ge=1)] = 1
     price_per_card_hour_usd: NotNegative = 0
+    power_per_card_w: NotNegative = 0
     device: DeviceSection
     tiers: Annotated[dict[str, TierSection], Field(min_length=1)]
     overheads: OverheadsSection = OverheadsSection()

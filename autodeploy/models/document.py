@@ -10,10 +10,20 @@ from autodeploy.errors import InputError
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
 from cost_models.mixers.table import MIXERS
 
-NO_HALF = "none"  # a block without attention, or without feed-forward
+BLOCK_COUNTS = ("extra_parameters", "side_elements", "reused_parameters")  # of a run
+
 MODEL_FLAGS = (
-    "tied_embeddings", "norm_bias", "learned_positions", "embedding_norm", "head_bias", "max_seq_length",
-)  # fmt: skip
+    "tied_embeddings",
+    "norm_bias",
+    "learned_positions",
+    "embedding_norm",
+    "head_bias",
+    "extra_embedding",
+    "extra_head",
+    "max_seq_length",
+)
+BLOCK_COUNTS = ("extra_parameters", "side_elements", "reused_parameters")  # of a run
+NO_HALF = "none"  # a block without attention, or without feed-forward
 
 # ------------------------------------------------------------------------------------------- mapping -> ModelSpec
 
@@ -90,7 +100,17 @@ def _block(
         attention=_pick("attention", entry.get("attention"), mixers),
         feed_forward=_pick("feed_forward", entry.get("feed_forward"), mlps),
         norms=entry.get("norms", norms),
+        more=tuple(_either(name, mixers, mlps) for name in entry.get("more") or ()),
+        **{name: entry[name] for name in BLOCK_COUNTS if name in entry},
     )
+
+
+def _either(name: str, mixers: Mapping[str, Attention], mlps: Mapping[str, FeedForward]) -> Attention | FeedForward:
+    """A further half of a block, by the name that it has under attention or feed_forward."""
+    if name not in mixers and name not in mlps:
+        choices = ", ".join(label for label in [*mixers, *mlps] if label)
+        raise InputError("layers.more", name, f"names among {choices}")
+    return mixers[name] if name in mixers else mlps[name]
 
 
 def _pick(field: str, name: str | None, known: Mapping[str, Any]) -> Any:
@@ -113,8 +133,8 @@ def _pick(field: str, name: str | None, known: Mapping[str, Any]) -> Any:
 def to_document(model: ModelSpec, source: str = "") -> dict[str, Any]:
     """The mapping that ``build_model`` reads back to an equal ModelSpec. Defaults are left out."""
     kinds = list(dict.fromkeys([kind for kind, _ in model.layers] + ([model.mtp_kind] if model.mtp_kind else [])))
-    mixers = _label([kind.attention for kind in kinds], _mixer_label)
-    mlps = _label([kind.feed_forward for kind in kinds], lambda half: "moe" if half.is_moe else "dense")
+    mixers = _label([half for kind in kinds for half in kind.attentions], _mixer_label)
+    mlps = _label([half for kind in kinds for half in kind.feed_forwards], lambda h: "moe" if h.is_moe else "dense")
     norms = kinds[0].norms if len({kind.norms for kind in kinds}) == 1 else 2
     document: dict[str, Any] = {"name": model.name}
     if source:
@@ -123,16 +143,19 @@ def to_document(model: ModelSpec, source: str = "") -> dict[str, Any]:
     document |= {name: value for name, value in _stated(model).items() if name in MODEL_FLAGS}
     if norms != 2:
         document["norms"] = norms
-    document["attention"] = _halves(mixers)
+    named = any(kind.more for kind in kinds)  # a half that is listed under ``more`` needs a name
+    document["attention"] = _halves(mixers, named)
     if mlps:
-        document["feed_forward"] = _halves(mlps)
-    entries = [_run_entry(kind, count, mixers, mlps, norms) for kind, count in model.layers]
+        document["feed_forward"] = _halves(mlps, named)
+    entries = [_run_entry(kind, count, mixers, mlps, norms, named) for kind, count in model.layers]
     plain = len(entries) == 1 and set(entries[0]) <= {"count"}
     document["layers"] = model.layers[0][1] if plain else _fold(entries)
     if model.mtp_modules or model.mtp_kind:
         document["mtp"] = {"modules": model.mtp_modules}
         if model.mtp_kind:
-            document["mtp"] |= _run_entry(model.mtp_kind, 1, mixers, mlps, norms) | {"norms": model.mtp_kind.norms}
+            document["mtp"] |= _run_entry(model.mtp_kind, 1, mixers, mlps, norms, named) | {
+                "norms": model.mtp_kind.norms
+            }
     if model.notes:
         document["notes"] = list(model.notes)
     return document
@@ -162,23 +185,25 @@ def _stated(value: Any) -> dict[str, Any]:
     return {name: current for name, current, default in items if default is MISSING or current != default}
 
 
-def _halves(named: Mapping[Any, str]) -> dict[str, Any]:
-    entries = {name: _stated(half) for half, name in named.items()}
-    return next(iter(entries.values())) if len(entries) == 1 else entries
+def _halves(halves: Mapping[Any, str], named: bool) -> dict[str, Any]:
+    entries = {name: _stated(half) for half, name in halves.items()}
+    return next(iter(entries.values())) if len(entries) == 1 and not named else entries
 
 
 def _run_entry(
-    kind: LayerKind, count: int, mixers: Mapping[Any, str], mlps: Mapping[Any, str], norms: int
+    kind: LayerKind, count: int, mixers: Mapping[Any, str], mlps: Mapping[Any, str], norms: int, named: bool
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {"count": count} if count != 1 else {}
-    for field, half, named in (("attention", kind.attention, mixers), ("feed_forward", kind.feed_forward, mlps)):
-        if half is None and named:
+    for field, half, names in (("attention", kind.attention, mixers), ("feed_forward", kind.feed_forward, mlps)):
+        if half is None and names:
             entry[field] = NO_HALF
-        elif len(named) > 1:
-            entry[field] = named[half]
+        elif half is not None and (len(names) > 1 or named):
+            entry[field] = names[half]
     if kind.norms != norms:
         entry["norms"] = kind.norms
-    return entry
+    if kind.more:
+        entry["more"] = [mixers[half] if isinstance(half, Attention) else mlps[half] for half in kind.more]
+    return entry | {name: getattr(kind, name) for name in BLOCK_COUNTS if getattr(kind, name)}
 
 
 def _fold(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

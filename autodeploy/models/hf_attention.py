@@ -1,7 +1,8 @@
-"""The token mixer of every layer of a Hugging Face configuration."""
+"""Softmax attention of a Hugging Face configuration: plain, latent, compressed; which layers slide."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -9,49 +10,33 @@ from autodeploy.models.hf_families import Family
 from autodeploy.models.hf_keys import Keys
 from cost_models.inputs import Attention
 
-LINEAR_LAYERS = ("linear_attention", "lightning_attention")
-SLIDING_LAYERS = ("sliding_attention", "chunked_attention", "sliding", "local")
-
-
-def attentions(keys: Keys, family: Family, layers: int, notes: list[str]) -> list[Attention]:
-    """One Attention for each of ``layers`` layers."""
-    linear = _linear_layers(keys, layers)
-    full = _full_attention(keys, family, notes)
-    mixer = _linear_mixer(keys) if any(linear) else full
-    windows = _windows(keys, family, layers, notes)
-    sliding = _sliding_shape(keys, full)
-    wide = _global_shape(keys, full, notes)
-    chosen: list[Attention] = []
-    for is_linear, window in zip(linear, windows, strict=True):
-        if is_linear:
-            chosen.append(mixer)
-        elif window:
-            chosen.append(_with(sliding, window_tokens=window))
-        else:
-            chosen.append(wide)
-    return chosen
-
-
-def _with(attention: Attention, **changes: Any) -> Attention:
-    from dataclasses import replace
-
-    return replace(attention, **changes)
-
-
 # ------------------------------------------------------------------------------------------- softmax and latent
 
 
-def _full_attention(keys: Keys, family: Family, notes: list[str]) -> Attention:
+def softmax(keys: Keys, family: Family, notes: list[str], *, window: int = 0, word: str = "") -> Attention:
+    """The attention of a layer with this window (0: full)."""
+    if family.compressed and keys.has("o_lora_rank"):
+        return _compressed(keys, word)
     if keys.has("kv_lora_rank") and keys.flag("use_mla", True):
-        _sparse_note(keys, notes)
-        return _latent(keys)
-    heads = keys.count("heads")
-    kv_heads = keys.count("kv_heads", _default_kv_heads(keys, heads))
+        attention = _latent(keys, family, sparse=not window)
+    else:
+        attention = _plain(keys, family, notes)
+        attention = _sliding_shape(keys, attention) if window else _global_shape(keys, attention)
+    return replace(attention, window_tokens=window)
+
+
+def _plain(keys: Keys, family: Family, notes: list[str]) -> Attention:
+    heads = keys.count("num_attention_heads_per_layer", keys.count("heads"))
+    keys.implied("heads")
+    kv_heads = _kv_heads(keys, heads)
     if heads % kv_heads:
         raise InputError(keys.found("kv_heads")[0], kv_heads, f"a divisor of {keys.found('heads')[0]} ({heads})")
-    head_dim, v_head_dim = _head_dims(keys, heads)
-    bias = keys.flag("attention_bias", keys.flag("use_bias", False))
-    _note_uncounted(keys, notes)
+    head_dim, v_head_dim = _head_dims(keys, family, heads)
+    bias = keys.flag("attention_bias", keys.flag("use_bias", keys.flag("bias", False)))
+    if keys.has("param_sink_number"):
+        notes.append("learned key/value sinks are not counted")
+    if keys.has("o_lora_rank"):
+        notes.append("low-rank query and output projections are read as full ones")
     qk_norm = keys.flag("use_qk_norm", family.qk_norm) and not family.expert_width_is_dense
     return Attention(
         query_heads=heads,
@@ -64,16 +49,20 @@ def _full_attention(keys: Keys, family: Family, notes: list[str]) -> Attention:
         qk_norm_full=qk_norm and family.qk_norm_full,
         sinks=family.sinks or keys.flag("add_full_attention_sink_bias", False),
         output_gate=keys.flag("attn_output_gate", family.output_gate),
+        head_gate=keys.flag("use_attention_gate", keys.flag("gating", False)),
+        shared_kv=_shares_kv(keys),
     )
 
 
-def _default_kv_heads(keys: Keys, heads: int) -> int:
-    """Absent or null means as many as query heads; Falcon and StarCoder say multi_query instead."""
-    multi_query = keys.flag("multi_query", False) and not keys.flag("new_decoder_architecture", False)
-    return 1 if multi_query else heads
+def _kv_heads(keys: Keys, heads: int) -> int:
+    """Absent or null means as many as query heads. Falcon and StarCoder say multi_query, which wins over the number."""
+    if keys.flag("multi_query", False) and not keys.flag("new_decoder_architecture", False):
+        keys.implied("kv_heads")
+        return 1
+    return keys.count("kv_heads", heads)
 
 
-def _head_dims(keys: Keys, heads: int) -> tuple[int, int]:
+def _head_dims(keys: Keys, family: Family, heads: int) -> tuple[int, int]:
     """Query/key and value dimension of a head: stated, summed from two parts, or hidden / heads."""
     if keys.has("qk_nope") and keys.has("qk_rope"):
         head_dim = keys.count("qk_nope") + keys.count("qk_rope")
@@ -81,16 +70,28 @@ def _head_dims(keys: Keys, heads: int) -> tuple[int, int]:
         head_dim = keys.count("head_dim")
     else:
         hidden = keys.count("hidden")
-        if hidden % heads:
+        if hidden % heads and not family.floor_head_dim:
             allowed = f"a divisor of {keys.found('hidden')[0]} ({hidden})"
             raise InputError(keys.found("heads")[0], heads, allowed, "or state head_dim")
-        head_dim = hidden // heads
+        head_dim = max(hidden // heads, 1)
     return head_dim, keys.count("v_head_dim", head_dim)
 
 
-def _latent(keys: Keys) -> Attention:
+def _shares_kv(keys: Keys) -> bool:
+    """Gemma 3n and 4: the last layers use the keys and values of an earlier one."""
+    shared = keys.count("num_kv_shared_layers", 0, least=0)
+    return shared > 0 and keys.layer >= keys.count("layers") - shared
+
+
+def _latent(keys: Keys, family: Family, sparse: bool) -> Attention:
     """Multi-head latent attention. num_key_value_heads is there too, equal to the heads, and means nothing."""
     heads, nope, rope = keys.count("heads"), keys.count("qk_nope"), keys.count("qk_rope")
+    keys.implied("kv_heads", "head_dim", "qk_head_dim", "attention_bias")
+    own_indexer = True
+    if sparse and keys.has("indexer_types"):  # HY-V4: most layers use the choice of an earlier one
+        listed = keys.per_layer("indexer_types", 1) or []
+        own_indexer = keys.raw["indexer_types"][min(keys.layer, len(keys.raw["indexer_types"]) - 1)] == "full"
+        sparse = bool(listed)
     return Attention(
         kind="mla",
         query_heads=heads,
@@ -101,38 +102,77 @@ def _latent(keys: Keys) -> Attention:
         kv_lora_rank=keys.count("kv_lora_rank"),
         qk_nope_head_dim=nope,
         qk_rope_head_dim=rope,
+        sinks=family.sinks,
+        output_gate=family.output_gate,
+        head_gate=family.head_gate,
+        **_indexer(keys, sparse, own_indexer),
     )
 
 
-def _sparse_note(keys: Keys, notes: list[str]) -> None:
-    if keys.has("index_topk"):
-        notes.append("sparse attention is read as full attention; its indexer is not counted")
+def _indexer(keys: Keys, sparse: bool, own: bool) -> dict[str, Any]:
+    if not sparse or not keys.has("index_topk"):
+        keys.implied("index_n_heads", "index_head_dim", "index_topk")
+        return {}
+    choice = {"index_topk": keys.count("index_topk")}
+    heads, head_dim = keys.count("index_n_heads"), keys.count("index_head_dim")
+    return choice | ({"index_heads": heads, "index_head_dim": head_dim} if own else {})
 
 
-def _note_uncounted(keys: Keys, notes: list[str]) -> None:
-    _sparse_note(keys, notes)
-    if keys.has("o_lora_rank"):
-        notes.append("low-rank query and output projections are read as full ones")
-    if keys.has("param_sink_number"):
-        notes.append("learned key/value sinks are not counted")
+def _compressed(keys: Keys, word: str) -> Attention:
+    """DeepSeek-V4: one shared key/value head, a window, and keys compressed at the rate of the layer's kind."""
+    heads, head_dim = keys.count("heads"), keys.count("head_dim")
+    keys.implied("kv_heads", "qk_rope", "v_head_dim")
+    rate, sparse = _compress_rate(keys, word)
+    return Attention(
+        kind="compressed",
+        query_heads=heads,
+        kv_heads=1,
+        head_dim=head_dim,
+        v_head_dim=head_dim,
+        window_tokens=keys.count("window", 0, least=0),
+        q_lora_rank=keys.count("q_lora_rank"),
+        o_lora_rank=keys.count("o_lora_rank"),
+        o_groups=keys.count("o_groups", 1),
+        compress_tokens=rate,
+        sinks=True,
+        **_indexer(keys, sparse, True),
+    )
+
+
+def _compress_rate(keys: Keys, word: str) -> tuple[int, bool]:
+    """Tokens per compressed key, and whether an indexer chooses among them: by the word of the layer (transformers), or by
+    one number for each layer (the release), where the finest rate is the one with an indexer."""
+    rates = keys.part("compress_rates")
+    if rates is not None:
+        rate = rates.count(word, 0, least=0)
+        return rate, rate > 0 and word == "compressed_sparse_attention"
+    rate = keys.count("compress_ratios", 0, least=0)
+    listed = keys.raw.get("compress_ratios")
+    finest = min((n for n in listed if type(n) is int and n > 0), default=0) if isinstance(listed, list) else rate
+    return rate, 0 < rate == finest
 
 
 # ------------------------------------------------------------------------------------------- sliding window
 
 
-def _windows(keys: Keys, family: Family, layers: int, notes: list[str]) -> list[int]:
-    """Window of each layer in tokens, 0 for full attention."""
-    types = keys.per_layer("layer_types", layers)
+def windows(keys: Keys, family: Family, mixers: list[str], notes: list[str]) -> list[int]:
+    """Window of each layer in tokens, 0 for full attention. ``mixers``: the word of each layer."""
+    layers = len(mixers)
+    types = any(
+        isinstance(keys.raw.get(name), list) for name in ("layer_types", "attention_layers", "layers_block_type")
+    )
     hybrid = keys.per_layer("hybrid_layer_pattern", layers)
-    if family.window == "none" and types is None and hybrid is None:
+    if family.window == "none" and not types and hybrid is None:
+        keys.implied("window", "use_sliding_window", "max_window_layers")
         return [0] * layers
     if keys.has("attention_chunk_size") and not keys.has("window"):
-        return _chunked(keys, layers, notes)
+        return _chunked(keys, mixers if types else [], layers, notes)
     window = keys.count("window", 0, least=0)
+    keys.implied("max_window_layers", "window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
     if not window or not keys.flag("use_sliding_window", family.window != "above") or _beyond(keys, window):
         return [0] * layers
-    if types is not None:
-        return [window if kind in SLIDING_LAYERS else 0 for kind in types]
+    if types:
+        return [window if word == "sliding" else 0 for word in mixers]
     if hybrid is not None:
         return [window if mark else 0 for mark in hybrid]
     return [window if slides else 0 for slides in _default_pattern(keys, family, layers, notes)]
@@ -159,10 +199,12 @@ def _default_pattern(keys: Keys, family: Family, layers: int, notes: list[str]) 
     return [True] * layers
 
 
-def _chunked(keys: Keys, layers: int, notes: list[str]) -> list[int]:
+def _chunked(keys: Keys, mixers: list[str], layers: int, notes: list[str]) -> list[int]:
     """Llama 4: three of four layers attend within chunks, every fourth everywhere."""
     chunk = keys.count("attention_chunk_size")
     notes.append(f"chunked attention is read as a sliding window of {chunk} tokens")
+    if mixers:
+        return [chunk if word == "sliding" else 0 for word in mixers]
     return [0 if (i + 1) % 4 == 0 else chunk for i in range(layers)]
 
 
@@ -170,7 +212,7 @@ def _sliding_shape(keys: Keys, full: Attention) -> Attention:
     """MiMo-V2: sliding layers have their own heads."""
     if not keys.has("swa_num_attention_heads"):
         return full
-    return _with(
+    return replace(
         full,
         query_heads=keys.count("swa_num_attention_heads"),
         kv_heads=keys.count("swa_num_key_value_heads", full.kv_heads),
@@ -180,68 +222,12 @@ def _sliding_shape(keys: Keys, full: Attention) -> Attention:
     )
 
 
-def _global_shape(keys: Keys, full: Attention, notes: list[str]) -> Attention:
-    """Gemma 4: full-attention layers have their own heads."""
+def _global_shape(keys: Keys, full: Attention) -> Attention:
+    """Gemma 4: full-attention layers have their own heads, and may use their keys as values."""
+    keys.implied("swa_num_attention_heads")
+    same = keys.flag("attention_k_eq_v", False)
     if not keys.has("global_head_dim"):
-        return full
-    if keys.flag("attention_k_eq_v", False):
-        notes.append("values shared with keys in full-attention layers are counted as their own projection")
+        return replace(full, value_from_key=same)
     head_dim = keys.count("global_head_dim")
     kv_heads = keys.count("num_global_key_value_heads", full.kv_heads)
-    return _with(full, kv_heads=kv_heads, head_dim=head_dim, v_head_dim=head_dim)
-
-
-# ------------------------------------------------------------------------------------------- linear attention
-
-
-def _linear_layers(keys: Keys, layers: int) -> list[bool]:
-    """Which layers are linear: by layer_types, by attn_type_list (0 is linear), or by full_attention_interval."""
-    types = keys.per_layer("layer_types", layers)
-    if types is not None:
-        return [kind in LINEAR_LAYERS for kind in types]
-    marks = keys.per_layer("attn_type_list", layers)
-    if marks is not None:
-        return [mark == 0 for mark in marks]
-    if keys.has("full_attention_interval") and keys.has("linear_num_key_heads"):
-        interval = keys.count("full_attention_interval")
-        return [(i + 1) % interval != 0 for i in range(layers)]
-    return [False] * layers
-
-
-def _linear_mixer(keys: Keys) -> Attention:
-    if keys.has("linear_num_key_heads"):
-        key_heads, value_heads = keys.count("linear_num_key_heads"), keys.count("linear_num_value_heads")
-        return Attention(
-            kind="gated_delta",
-            query_heads=key_heads,
-            kv_heads=key_heads,
-            head_dim=keys.count("linear_key_head_dim"),
-            v_head_dim=keys.count("linear_value_head_dim"),
-            value_heads=value_heads,
-            conv_kernel=keys.count("linear_conv_kernel_dim", 4),
-        )
-    heads = keys.count("heads")
-    head_dim = _head_dims(keys, heads)[0]
-    return Attention(kind="lightning", query_heads=heads, kv_heads=heads, head_dim=head_dim, v_head_dim=head_dim,
-                     value_heads=heads)  # fmt: skip
-
-
-def mamba(keys: Keys) -> Attention:
-    """Mamba-2 mixer: groups x state are the keys, heads x head_dim the values."""
-    groups, state, heads = keys.count("n_groups"), keys.count("ssm_state_size"), keys.count("mamba_num_heads")
-    return Attention(
-        kind="mamba",
-        query_heads=groups,
-        kv_heads=groups,
-        head_dim=state,
-        v_head_dim=keys.count("mamba_head_dim"),
-        value_heads=heads,
-        state_dim=state,
-        state_groups=groups,
-        conv_kernel=keys.count("conv_kernel", 4),
-    )
-
-
-def softmax(keys: Keys, family: Family, notes: list[str]) -> Attention:
-    """The softmax layers of a hybrid model that lists them apart."""
-    return _full_attention(keys, family, notes)
+    return replace(full, kv_heads=kv_heads, head_dim=head_dim, v_head_dim=head_dim, value_from_key=same)

@@ -6,7 +6,9 @@ carries). A family is data: to add one, add a row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,20 @@ class Family:
     embedding_norm: bool = False
     window: str = "all"  # which layers slide where layer_types is absent: all | even | pattern | none | above
     window_pattern: int = 6  # every n-th layer is full
+    linear: str = ""  # what its linear layers are: lightning | mamba | mamba1 | rwkv | mlstm; "" by the keys
+    linear_only: bool = False  # no attention layers unless a list names some
+    parallel: bool = False  # attention and state space side by side in every layer (Falcon-H1)
+    shared_block: bool = False  # hybrid layers add one transformer block whose weights all share (Zamba)
+    plain_mamba2: bool = False  # the mixer's heads are num_heads x head_dim
+    state_norms: bool = False  # Mamba-1 with norms of step size, B and C (Jamba)
+    full_gates: bool = False  # KDA with full-rank gates
+    compressed: bool = False  # DeepSeek-V4's compressed attention
+    double: bool = False  # two attentions and two dense MLPs beside the experts of every layer (LongCat)
+    head_gate: bool = False  # a gate per head
+    norm_per_half: bool = False  # Falcon: two norms with its new decoder, one without
+    floor_head_dim: bool = False  # hidden / heads is rounded down
+    width_divisor: int = 1  # the stated FFN width is of so many matrices
+    top_k_unstated: bool = False
     plain_width: int = 0  # FFN width in units of hidden where the key is absent
     expert_width_is_dense: bool = False  # Llama 4: intermediate_size is the expert's
     known: bool = True
@@ -51,6 +67,12 @@ HUNYUAN = Family(gated=True, qk_norm=True)
 GPT = Family(
     gated=False, tied=True, norm_bias=True, qkv_bias=True, output_bias=True, mlp_bias=True, plain_width=4, window="none"
 )
+
+MAMBA = Family(gated=True, linear="mamba")
+PARALLEL_GPT = replace(GPT, norms=1, tied=False, qkv_bias=False, output_bias=False, head_bias=True)
+PURE_MAMBA = Family(gated=True, tied=True, norms=1, linear="mamba1", linear_only=True)
+AFMOE = Family(gated=True, qk_norm=True, norms=4, output_gate=True, router_bias=True)
+LFM = Family(gated=True, tied=True, qk_norm=True)
 
 FAMILIES: dict[str, Family] = {
     "llama": LLAMA,
@@ -79,12 +101,13 @@ FAMILIES: dict[str, Family] = {
     "gemma4": GEMMA3,
     "gemma4_text": GEMMA3,
     "deepseek": DEEPSEEK,
-    "deepseek_v2": DEEPSEEK,
+    "deepseek_v2": replace(DEEPSEEK, top_k_unstated=True),
     "deepseek_v3": DEEPSEEK,
     "deepseek_v32": DEEPSEEK,
-    "deepseek_v4": replace(DEEPSEEK, window="none"),
+    "deepseek_v4": replace(DEEPSEEK, window="none", compressed=True),
     "kimi_k2": DEEPSEEK,
-    "glm4_moe": GLM4_MOE,
+    "glm4_moe": replace(GLM4_MOE, floor_head_dim=True),
+    "glm4_moe_lite": DEEPSEEK,
     "glm_moe_dsa": DEEPSEEK,
     "dots1": replace(DEEPSEEK, qk_norm=True),
     "ernie4_5": replace(LLAMA, tied=True),
@@ -97,11 +120,11 @@ FAMILIES: dict[str, Family] = {
     "grok": Family(gated=True, tied=True, norms=4),
     "mimo": replace(QWEN2, qkv_bias=False),
     "mimo_v2_flash": Family(gated=True, window="none", router_bias=True),
-    "minimax_text_01": Family(gated=True, window="none"),
-    "minimax": Family(gated=True, window="none"),
+    "minimax_text_01": Family(gated=True, window="none", linear="lightning"),
+    "minimax": Family(gated=True, window="none", linear="lightning"),
     "minimax_m2": MINIMAX_M2,
     "nemotron": Family(gated=False, norm_bias=True),
-    "nemotron_h": Family(gated=False, norms=1, window="none"),
+    "nemotron_h": Family(gated=False, norms=1, window="none", linear="mamba"),
     "olmo2": OLMO2,
     "olmo3": OLMO2,
     "pangu_ultra_moe": PANGU,
@@ -114,13 +137,76 @@ FAMILIES: dict[str, Family] = {
     "opt": replace(GPT, learned_positions=True),
     "bloom": replace(GPT, embedding_norm=True),
     "mpt": replace(GPT, norm_bias=False, qkv_bias=False, output_bias=False, mlp_bias=False),
-    "falcon": replace(GPT, qkv_bias=False, output_bias=False, mlp_bias=False),
+    "falcon": replace(GPT, qkv_bias=False, output_bias=False, mlp_bias=False, norms=1, norm_per_half=True),
+    "refinedwebmodel": replace(GPT, qkv_bias=False, output_bias=False, mlp_bias=False, norms=1, norm_per_half=True),
+    "falcon_h1": Family(gated=True, linear="mamba", parallel=True),
+    "falcon_mamba": PURE_MAMBA,
     "starcoder2": replace(GPT, window="all"),
     "phi": replace(GPT, tied=False, head_bias=True),
+    "phi4_multimodal": LLAMA,
     "cohere": Family(gated=True, tied=True, norms=1),
+    "cohere2": Family(gated=True, tied=True, norms=1),
+    "afmoe": AFMOE,
+    "apertus": Family(gated=False, qk_norm=True),
+    "apertus1p5_text": Family(gated=False, qk_norm=True),
+    "axk1": DEEPSEEK,
+    "axk2": DEEPSEEK,
+    "bailing_hybrid": Family(gated=True, full_gates=True, head_gate=True, window="none"),
+    "bamba": MAMBA,
+    "beam": Family(gated=True, qk_norm=True, norms=4, output_gate=True),
+    "bitnet": Family(gated=True),
+    "codegen": PARALLEL_GPT,
+    "gptj": PARALLEL_GPT,
+    "gpt_neo": replace(GPT, learned_positions=True, qkv_bias=False),
+    "gpt_neox_japanese": replace(GPT, qkv_bias=False, output_bias=False, mlp_bias=False),
+    "xglm": GPT,
+    "biogpt": replace(GPT, learned_positions=True),
+    "openai_gpt": replace(GPT, learned_positions=True),
+    "doge": Family(gated=True, qk_norm=True),
+    "dory": Family(gated=True, norms=0, output_gate=True),
+    "dots3_note": Family(gated=True, head_gate=True),
+    "dots3_note_text": Family(gated=True, head_gate=True),
+    "exaone4": Family(gated=True, qk_norm=True),
+    "gemma3n_text": replace(GEMMA3, window="pattern"),
+    "gemma3n": replace(GEMMA3, window="pattern"),
+    "gemma4_unified": GEMMA3,
+    "gemma4_unified_text": GEMMA3,
+    "granitemoehybrid": Family(gated=True, linear="mamba"),
+    "hrm_text": Family(gated=True, norms=0, output_gate=True),
+    "hy_v3": Family(gated=True, qk_norm=True),
+    "hy_v4": Family(gated=True, sinks=True, output_gate=True),
+    "inkling2_loop_text": Family(gated=True, output_gate=True),
+    "jamba": Family(gated=True, linear="mamba1", state_norms=True),
+    "kimi_linear": Family(gated=True, window="none"),
+    "laguna": Family(gated=True, qk_norm=True, router_bias=True),
+    "lfm2": LFM,
+    "lfm2_moe": LFM,
+    "lfm3": LFM,
+    "longcat_flash": Family(gated=True, norms=4, double=True),
+    "mamba": PURE_MAMBA,
+    "mamba2": Family(gated=True, norms=1, linear="mamba", linear_only=True, plain_mamba2=True),
+    "modernbert_decoder": Family(gated=True, tied=True, embedding_norm=True),
+    "moshi": Family(gated=True, width_divisor=2),
+    "nemotron_nas": LLAMA,
+    "recurrent_gemma": Family(gated=True, tied=True, output_bias=True, mlp_bias=True, width_divisor=2),
+    "rwkv": Family(gated=False, norm_bias=True, linear="rwkv", linear_only=True),
+    "xlstm": Family(gated=True, linear="mlstm", linear_only=True),
+    "zamba": Family(gated=True, tied=True, norms=1, linear="mamba1", shared_block=True),
+    "zamba2": Family(gated=True, tied=True, norms=1, linear="mamba", shared_block=True),
+    "zaya": Family(gated=True, tied=True),
 }
 
-PLAIN_ACTIVATIONS = frozenset({"relu", "relu2", "squared_relu", "gelu_new", "gelu_fast"})
+# Encoders and encoder-decoders: they have language-model heads in transformers, but nobody pre-trains them as decoders.
+ENCODERS = frozenset({
+    "albert", "bart", "bert", "bert_generation", "big_bird", "bigbird_pegasus", "blenderbot", "blenderbot_small",
+    "camembert", "data2vec_text", "deberta", "distilbert", "electra", "ernie", "git", "longformer", "marian",
+    "mbart", "megatron_bert", "mobilebert", "modernbert", "mt5", "mvp", "pegasus", "plbart", "prophetnet",
+    "reformer", "rembert", "roberta", "roberta_prelayernorm", "roc_bert", "roformer", "t5", "trocr", "whisper",
+    "xlm", "xlm_roberta", "xlm_roberta_xl", "xlnet", "xmod",
+})  # fmt: skip
+
+PLAIN_ACTIVATIONS = frozenset({"relu", "relu2", "squared_relu", "gelu_new", "gelu_fast", "xielu"})
+GATED_ACTIVATIONS = frozenset({"silu", "swish", "swiglu", "gelu", "geglu", "gelu_pytorch_tanh", "gelu_python"})
 
 
 def find_family(model_type: str, architecture: str) -> Family:
@@ -133,3 +219,15 @@ def find_family(model_type: str, architecture: str) -> Family:
         stem = stem.removesuffix(suffix)
     compact = {key.replace("_", "").replace("-", ""): family for key, family in FAMILIES.items()}
     return compact.get(stem, Family(known=False))
+
+
+def known_type(document: Mapping[str, Any]) -> bool:
+    """Whether a configuration's architecture has a row here, or is refused by name."""
+    parts = [document, *(document[key] for key in ("text_config", "llm_config") if isinstance(document.get(key), dict))]
+    for part in parts:
+        listed = part.get("architectures")
+        architecture = str(listed[0]) if isinstance(listed, list) and listed else ""
+        model_type = str(part.get("model_type") or "")
+        if model_type.lower().replace("-", "_") in ENCODERS or find_family(model_type, architecture).known:
+            return True
+    return False

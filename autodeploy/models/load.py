@@ -6,40 +6,50 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from autodeploy.models import files, zoo
+from autodeploy.models import files, hub, zoo
+from autodeploy.models.hf_words import ASSUMABLE
+from autodeploy.models.run_models import is_run_model, load_run_model
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 
 
-def load_model(name_or_path: str) -> ModelSpec:
+def load_model(name_or_path: str, assume: str = "") -> ModelSpec:
     """The model that the argument means. A zoo name wins over a file of the same name.
 
-    A folder stands for the config.json in it. What the parser ignored or guessed is in ``notes``.
+    ``runs:NAME`` is a model of the published runs. A folder stands for the config.json in it. What the parser ignored or
+    guessed is in ``notes``. ``assume``: what an unknown layer word of a config.json is taken for.
     """
+    if assume and assume not in ASSUMABLE:
+        raise InputError("--assume", assume, f"one of {', '.join(ASSUMABLE)}")
     name = zoo.zoo_name(name_or_path)
     if name is not None:
         return zoo.zoo_model(name)
+    if is_run_model(name_or_path):
+        return load_run_model(name_or_path)
     path = Path(name_or_path)
     if path.is_dir():
         path = path / "config.json"
         if not path.is_file():
             raise InputError("MODEL", name_or_path, "a folder that holds a config.json")
+    if not path.exists() and hub.is_id(name_or_path):
+        document = files.parse_json(hub.config_text(name_or_path), name_or_path)
+        return _huggingface(document, name_or_path.rpartition("/")[2], assume)
     if not path.is_file():
         raise zoo.unknown_name(name_or_path)
-    return load_file(path)
+    return load_file(path, assume)
 
 
-def load_file(path: Path) -> ModelSpec:
+def load_file(path: Path, assume: str = "") -> ModelSpec:
     """The model that a file describes; the format follows from suffix and content."""
     text = files.read_text(path)
     try:
         if path.suffix == ".json" or text.lstrip().startswith("{"):
-            return _huggingface(files.parse_json(text, str(path)), _title(path))
+            return _huggingface(files.parse_json(text, str(path)), _title(path), assume)
         if "--num-layers" in text:
             from autodeploy.models.megatron import parse_arguments
 
             return parse_arguments(text, _title(path))
-        return _yaml(files.parse_yaml(text, str(path)), path)
+        return _yaml(files.parse_yaml(text, str(path)), path, assume)
     except InputError as error:
         if str(path) in error.field:
             raise
@@ -54,15 +64,35 @@ def _title(path: Path) -> str:
     return path.resolve().parent.name if plain else path.stem
 
 
-def _huggingface(document: dict[str, Any], name: str) -> ModelSpec:
+def _huggingface(document: dict[str, Any], name: str, assume: str) -> ModelSpec:
+    from autodeploy.models.hf_families import known_type
     from autodeploy.models.huggingface import parse_config
 
-    return parse_config(document, name)
+    model_type = document.get("model_type")
+    if isinstance(model_type, str) and not assume and not known_type(document):
+        from autodeploy.models import hf_meta
+
+        if hf_meta.knows(model_type):  # only with the extra hf
+            from autodeploy.models.hf_from_meta import read_meta
+
+            return read_meta(document, name)
+    return parse_config(document, name, assume)
 
 
-def _yaml(document: dict[str, Any], path: Path) -> ModelSpec:
+def config_document(name_or_path: str) -> dict[str, Any]:
+    """The config.json that the argument means, for comparing with transformers."""
+    path = Path(name_or_path)
+    path = path / "config.json" if path.is_dir() else path
+    if path.is_file():
+        return files.parse_json(files.read_text(path), str(path))
+    if hub.is_id(name_or_path):
+        return files.parse_json(hub.config_text(name_or_path), name_or_path)
+    raise InputError("--check", name_or_path, "used with a Hugging Face config.json or id")
+
+
+def _yaml(document: dict[str, Any], path: Path, assume: str) -> ModelSpec:
     from autodeploy.models.schema import checked_model
 
     if "hidden" not in document and ("hidden_size" in document or "text_config" in document):
-        return _huggingface(document, _title(path))  # a config.json written as YAML
+        return _huggingface(document, _title(path), assume)  # a config.json written as YAML
     return checked_model(document, default_name=_title(path))

@@ -47,6 +47,10 @@ class RunFile(_Strict):
     attention: str = ""
     feed_forward: str = ""
     norms: Count = 2
+    more: list[str] = []
+    extra_parameters: Count = 0
+    side_elements: Count = 0
+    reused_parameters: Count = 0
 
 
 class GroupFile(_Strict):
@@ -78,6 +82,8 @@ class ModelFile(_Strict):
     learned_positions: Count = 0
     embedding_norm: bool = False
     head_bias: bool = False
+    extra_embedding: Annotated[int, Field(ge=-(10**12), le=10**12)] = 0
+    extra_head: Annotated[int, Field(ge=-(10**12), le=10**12)] = 0
     norms: Count = 2
     attention: dict[str, Any]
     feed_forward: dict[str, Any] = {}

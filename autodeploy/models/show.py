@@ -28,9 +28,9 @@ def list_document() -> dict[str, Any]:
     return {"schema": SCHEMA, "tool_version": autodeploy.__version__, "models": rows}
 
 
-def model_document(name_or_path: str) -> dict[str, Any]:
+def model_document(name_or_path: str, assume: str = "") -> dict[str, Any]:
     """One model: its row, its parts with their counts in three buckets, notes, and the model as our YAML has it."""
-    model = load_model(name_or_path)
+    model = load_model(name_or_path, assume)
     shipped = zoo.zoo_name(name_or_path)
     source = zoo.zoo_document(shipped)["source"] if shipped else str(name_or_path)
     shown = _row(model) | {
@@ -40,13 +40,14 @@ def model_document(name_or_path: str) -> dict[str, Any]:
         "buckets": _buckets(model_buckets(model)),
         "parts": _parts(model),
         "notes": list(model.notes),
+        "unread": list(model.unread),
     }
     document = to_document(model, source)
     return {"schema": SCHEMA, "tool_version": autodeploy.__version__, "model": shown, "document": document}
 
 
 def _row(model: ModelSpec) -> dict[str, Any]:
-    sparse = [half for kind, _ in model.layers if (half := kind.feed_forward) is not None and half.is_moe]
+    sparse = [half for kind, _ in model.layers for half in kind.feed_forwards if half.is_moe]
     return {
         "name": model.name,
         "parameters": model.parameters(),
@@ -99,7 +100,7 @@ def _part(name: str, count: int, parameters: LayerParameters, active: int | None
 
 def attention_name(model: ModelSpec) -> str:
     """The kinds of attention of a model in a few words, such as ``GQA`` or ``gated_delta + GQA``."""
-    kinds = [kind.attention for kind, _ in model.layers if kind.attention is not None]
+    kinds = [attention for kind, _ in model.layers for attention in kind.attentions]
     return " + ".join(dict.fromkeys(_mixer_word(attention) for attention in kinds))
 
 
@@ -115,8 +116,8 @@ def _mixer_word(attention: Attention) -> str:
 
 def kind_name(kind: LayerKind) -> str:
     """A layer kind in words, such as ``MLA 128 heads, MoE 8 of 256 x 2048 + shared 2048``."""
-    halves = [_attention_words(kind.attention)] if kind.attention is not None else []
-    halves += [_feed_forward_words(kind.feed_forward)] if kind.feed_forward is not None else []
+    halves = [_attention_words(attention) for attention in kind.attentions]
+    halves += [_feed_forward_words(feed_forward) for feed_forward in kind.feed_forwards]
     return ", ".join(halves) or "norms only"
 
 

@@ -62,20 +62,22 @@ WHERE_THERE_IS_ROOM: tuple[Column, ...] = (
     ("MFU", lambda e: share(e["mfu"])), ("tok/s/card", lambda e: rate(e["tokens_per_s_per_device"])),
     ("binds", lambda e: shortened(str(e["binds"]))), ("bubble", lambda e: share(e["bubble_frac"])),
 )  # fmt: skip
+DAYS: Column = ("days", lambda e: f"{e['days_with_failures']:.1f}")
 EXPECTED: Column = ("expected", lambda e: seconds(e["expected_step_time_s"]))
 
 
-def ranked_table(entries: Sequence[Entry], several_sizes: bool, width: int) -> str:
+def ranked_table(entries: Sequence[Entry], width: int) -> str:
     """The rows, and above and below them what they share and abbreviate."""
     tokens = [_tokens(entry) for entry in entries]
     common = [token for token in tokens[0] if all(token in row for row in tokens)] if len(tokens) > 1 else []
     left = [[token for token in row if token not in common] for row in tokens]
     letters = _letters(left)
-    label = [_label(entry, several_sizes) for entry in entries]
+    label = [_label(entry, entries) for entry in entries]
     differs = ["/".join(letters.get(token, token) for token in row) or "-" for row in left]
     table = [["#", *(str(entry["rank"]) for entry in entries)], ["strategy", *label], ["differs", *differs]]
-    decided = "tie" in entries[0]
-    for column in ALWAYS if decided else UNDECIDED:
+    decided = all("tie" in entry for entry in entries)
+    days = (DAYS,) if "days_with_failures" in entries[0] else ()
+    for column in (*(ALWAYS if decided else UNDECIDED), *days):
         table.append(_cells(column, entries))
     for column in (*((EXPECTED,) if decided else ()), *WHERE_THERE_IS_ROOM):
         cells = _cells(column, entries)
@@ -106,8 +108,16 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _label(entry: Entry, several_sizes: bool) -> str:
-    return f"{entry['devices']} x " * several_sizes + str(entry["label"]) + "*" * (not entry["launchable"])
+def _label(entry: Entry, entries: Sequence[Entry]) -> str:
+    """The label, after what rows differ in besides their strategy: cards, machine, phase."""
+    where = ""
+    if len({one["devices"] for one in entries}) > 1:
+        where += f"{entry['devices']} x "
+    if len({one.get("hardware") for one in entries}) > 1:
+        where += f"{entry['hardware']} "
+    if "phase" in entry:
+        where += f"seq {entry['seq_length']} batch {entry['global_batch']} "
+    return where + str(entry["label"]) + "*" * (not entry["launchable"])
 
 
 def _letters(rows: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -70,8 +70,12 @@ def search_table(document: Mapping[str, Any], width: int | None = None) -> str:
     parts = [heading(document, width), ""]
     if decision:
         parts += [wrap(decision["advice"], width), ""]
-    parts.append(ranked_table(document["ranked"], "devices_range" in document, width))
+    parts.append(ranked_table(document["ranked"], width))
     notes = _notes(document, width)
+    if document.get("plan"):
+        from autodeploy.report.plan_table import plan_text
+
+        notes.append(plan_text(document["plan"]))
     return "\n".join([*parts, "", *notes] if notes else parts)
 
 
@@ -82,10 +86,16 @@ def heading(document: Mapping[str, Any], width: int = WIDTH) -> str:
     line = (
         f"{model['name']} ({model['parameters'] / 1e9:.1f}B, {model['active_parameters'] / 1e9:.1f}B active) on "
         f"{cards} x {document['hardware']}, {document['backend']}, {document['precision']}, "
-        f"sequence {document['seq_length']}, batch {document['global_batch']}, "
+        f"{_lengths(document)}, "
         f"{document['memory_cap_gib']:.2f} GiB usable a card"
     )
     return wrap(line, width)
+
+
+def _lengths(document: Mapping[str, Any]) -> str:
+    if "phases" in document:
+        return f"{len(document['phases'])} phases"
+    return f"sequence {document['seq_length']}, batch {document['global_batch']}"
 
 
 def _notes(document: Mapping[str, Any], width: int) -> list[str]:
@@ -101,7 +111,7 @@ def _notes(document: Mapping[str, Any], width: int) -> list[str]:
     if any(not entry["launchable"] for entry in document["ranked"]):
         reasons = dict.fromkeys(str(e["not_launchable_because"]) for e in document["ranked"] if not e["launchable"])
         notes += [wrap(f"* no release launches it: {reason}", width) for reason in reasons]
-    if "days" in first:
+    if "days" in first and "phases" not in document:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
         cost = f"{first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}"
         notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}.", width))

@@ -93,7 +93,7 @@ def with_safe_usage(request: SearchRequest, asked: Asked) -> SearchRequest:
     """Told up to which predicted peak a strategy is likely enough to fit."""
     from autodeploy.decide.question import case_memory
 
-    memory = asked.memory or case_memory(request.case, memory_source(request.case))
+    memory = asked.memory or case_memory(request.case)
     return replace(request, safe_usage=min(memory.usage_at(asked.fit_probability), 1.0))
 
 
@@ -106,15 +106,7 @@ def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates) 
     cost = evaluate(request.case, candidates.batch)
     rows = case_rows(request.case, candidates.batch, cost.time_s, candidates.step_s, candidates.reserved_bytes)
     by_cards = replace(asked, by_cards=request.objective in ("tokens", "cost"))
-    return decide(question_of(request.case, rows, candidates.batch.devices, memory_source(request.case), by_cards))
-
-
-def memory_source(case: Case) -> str | None:
-    """The source of measured runs that the case resembles: its memory probit is the case's."""
-    from autodeploy.report.error_band import resembling_group
-
-    group = resembling_group(case.model, case.hardware, case.workload.precision)
-    return None if group is None else group.split("/")[0]
+    return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))
 
 
 def price_one(text: str, case: Case, devices: int, backend: str) -> tuple[StrategyBatch, StepCost]:

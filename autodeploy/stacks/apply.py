@@ -20,6 +20,7 @@ from autodeploy.stacks.fields import (
     stack_fields,
 )
 from autodeploy.stacks.stack import Context, Stack
+from cost_models.case import Case
 from cost_models.inputs import CollectiveCurve, HardwareProfile, ModelSpec, SoftwareStack, Workload
 
 # Which makers' cards a kernel runs on; the unfused ones are torch operations and run everywhere.
@@ -49,15 +50,6 @@ class Program:
     def values(self, context: Context) -> dict[str, Any]:
         """What is stated: by the stack, and above it by the user."""
         return {**self.stack.values(context), **self.chosen}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A case with its program: what every command prices."""
-
-    model: ModelSpec
-    hardware: HardwareProfile
-    workload: Workload
 
 
 def parse_sets(texts: Iterable[str]) -> dict[str, Any]:
@@ -100,7 +92,7 @@ def settle(
     global_batch: int,
     precision: str,
     imbalance: float | None = None,
-) -> Settled:
+) -> Case:
     """The case that a program makes of a model on a machine. ``imbalance`` None: the machine's, scaled by EP."""
     context = context_of(model, hardware, precision)
     stated = program.values(context)
@@ -120,7 +112,7 @@ def settle(
         model = dataclasses.replace(model, mtp_modules=0)
     if not value("in_network_reduction"):
         hardware = without_in_network(hardware)
-    return Settled(model=model, hardware=hardware, workload=workload)
+    return Case(model=model, hardware=hardware, workload=workload)
 
 
 def _reader(stated: Mapping[str, Any]) -> Any:
@@ -143,6 +135,7 @@ def software_stack(stated: Mapping[str, Any], hardware: HardwareProfile, precisi
         _check_kernel(kernel, hardware)
         changes["attention_kernel"] = kernel
     changes["forced_balance"] = value("routing") != "real"
+    changes["consecutive_routing"] = value("routing") == "forced-consecutive"
     changes["fp8_tp_gather"] = value("fp8_gather") and precision not in SIXTEEN_BIT
     return dataclasses.replace(hardware.stack, **changes)
 
@@ -172,7 +165,8 @@ def number_formats(stated: Mapping[str, Any], precision: str) -> dict[str, Any]:
         "gather_bytes": 1.0 if eight_bit and value("fp8_gather") else 0.0,
         "optimizer_bytes": MASTER_DTYPES[value("master_dtype")]
         + MOMENTS[value("optimizer")] * MOMENT_DTYPES[value("moment_dtype")],
-        "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" else 0.0,
+        # whole gradients in fp32 need no second copy beside the optimizer
+        "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" and grad < 4.0 else 0.0,
     }
 
 

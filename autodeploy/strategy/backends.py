@@ -18,8 +18,8 @@ def _launched(backend: str) -> tuple[str, ...]:
     return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.launched_by)
 
 
-def _searched(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if SCHEDULE_TABLE[name].searched)
+def _searched(backend: str) -> tuple[str, ...]:
+    return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.searched_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ _MEGATRON = Backend(
     zero_stages=(0, 1, 2, 3),
     zero_stages_pipelined=(0, 1, 2, 3),
     search_zero=(1,),
-    search_schedules=_searched(_launched("megatron")),
+    search_schedules=_searched("megatron"),
 )
 
 BACKENDS: dict[str, Backend] = {
@@ -66,7 +66,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=_MEGATRON.zero_stages,
         zero_stages_pipelined=_MEGATRON.zero_stages_pipelined,
         search_zero=(1,),
-        search_schedules=_searched(_launched("megatron-bridge")),
+        search_schedules=_searched("megatron-bridge"),
     ),
     "mindspeed": Backend(
         name="mindspeed",
@@ -77,7 +77,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1),
         search_zero=(1,),
-        search_schedules=_searched(_launched("mindspeed")),
+        search_schedules=_searched("mindspeed"),
     ),
     "torchtitan": Backend(
         name="torchtitan",
@@ -86,7 +86,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(2, 3),
         zero_stages_pipelined=(2, 3),
         search_zero=(2, 3),
-        search_schedules=_searched(_launched("torchtitan")),
+        search_schedules=_searched("torchtitan"),
         swaps_activations=False,
         offloads_optimizer=False,
         replicates_kv=False,
@@ -102,7 +102,7 @@ BACKENDS: dict[str, Backend] = {
         zero_stages=(0, 1, 2, 3),
         zero_stages_pipelined=(0, 1, 2, 3),
         search_zero=(1,),
-        search_schedules=_searched(SCHEDULES),
+        search_schedules=_searched("any"),
     ),
 }
 

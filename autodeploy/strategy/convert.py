@@ -44,7 +44,7 @@ def strategy_to_batch(
 
 def _group(s: Strategy, dp: int, backend: str, global_batch: int | None) -> int:
     """0 means PP."""
-    if s.micro_batch_group or backend != "torchtitan" or s.schedule != "interleaved" or not global_batch:
+    if s.micro_batch_group or backend != "torchtitan" or not SCHEDULE_TABLE[s.schedule].grouped or not global_batch:
         return s.micro_batch_group
     micro_batches = np.array(global_batch // (s.micro_batch * dp))
     group = int(micro_batches_per_round(micro_batches, np.array(s.pp)))

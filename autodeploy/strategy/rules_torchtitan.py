@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from autodeploy.strategy.rule import Proposal, Rule
+from cost_models.schedules import schedules_where
 from cost_models.strategies import I64, Bool, recompute_mask
 
 TORCHTITAN = ("torchtitan",)
@@ -24,7 +25,7 @@ def _rounds(case: Proposal) -> Bool:
     m, pp = case.micro_batches, case.batch.pp
     uneven = m % np.maximum(1, m // pp) != 0
     other_group = case.group != micro_batches_per_round(m, pp)
-    return case.schedule_is("interleaved") & (pp > 1) & (uneven | other_group)
+    return case.scheduled(schedules_where(lambda s: s.grouped)) & (pp > 1) & (uneven | other_group)
 
 
 TORCHTITAN_RULES = (
@@ -72,7 +73,7 @@ TORCHTITAN_RULES = (
     ),
     Rule(
         name="torchtitan-rounds",
-        text="torch's Interleaved1F1B runs max(1, m // PP) rounds of equal length: they must divide the micro-batches, and "
+        text="torch's interleaved schedules run max(1, m // PP) rounds of equal length: they must divide the micro-batches, and "
         "G is no option",
         remedy="choose another global batch or MBS, and drop G",
         broken=_rounds,

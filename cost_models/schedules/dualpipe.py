@@ -164,6 +164,7 @@ DUALPIPE = Schedule(
 
 DUALPIPEV = Schedule(
     name="dualpipev",
+    torch_class="DualPipeV",
     closed_form=_dualpipev,
     in_flight=steady_limit(lambda p: 2 * p + 1),
     order="dualpipe:dualpipev",
@@ -173,5 +174,5 @@ DUALPIPEV = Schedule(
     pairs="joint",
     overlapped_as="dualpipev",
     launched_by=("mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("mindspeed", "torchtitan", "any"),
 )

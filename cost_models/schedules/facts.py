@@ -79,7 +79,9 @@ class Schedule:
     `replayed_as`: the order that the simulator runs; `overlapped_as`: with expert communication under computing on lanes
     of its own (None: that overlap stays within a micro-batch, and its closed form is what the replay uses too).
 
-    `launched_by`: back ends whose programs run it; `searched`: a free search tries it; `aliases`: other names.
+    `launched_by`: back ends whose programs run it; `searched_by`: those whose free search tries it ("any": the search of
+    everything that can be priced); `aliases`: other names;
+    `torch_class`: its name in torch.distributed.pipelining, as torchtitan takes it.
     """
 
     name: str
@@ -100,8 +102,9 @@ class Schedule:
     replayed_as: str = ""
     overlapped_as: str | None = None
     launched_by: tuple[str, ...] = ()
-    searched: bool = False
+    searched_by: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    torch_class: str = ""
 
     def __post_init__(self) -> None:
         if not self.replayed_as:

@@ -26,11 +26,12 @@ NONE = Schedule(
     order="one_f_one_b:one_f_one_b",
     replayed_as="1f1b",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )
 
 GPIPE = Schedule(
     name="gpipe",
+    torch_class="GPipe",
     closed_form=gpipe_s,
     in_flight=lambda s: s.micro_batches * np.ones_like(s.rank),
     order="gpipe:gpipe",

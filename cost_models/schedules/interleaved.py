@@ -77,6 +77,8 @@ def _held(extra: int) -> Callable[[Shape], I64]:
 
 INTERLEAVED = Schedule(
     name="interleaved",
+    torch_class="Interleaved1F1B",
+    aliases=("interleaved1f1b",),
     closed_form=_interleaved,
     in_flight=_held(0),
     order="interleaved:interleaved",
@@ -84,7 +86,7 @@ INTERLEAVED = Schedule(
     grouped=True,
     overlapped_as="adaptive-pipe",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )
 
 ADAPTIVE_PIPE = Schedule(
@@ -98,5 +100,5 @@ ADAPTIVE_PIPE = Schedule(
     pairs_ends=True,
     needs_overlap=True,
     overlapped_as="adaptive-pipe",
-    searched=True,
+    searched_by=("any",),
 )

@@ -74,9 +74,10 @@ def steady_paths(c: PipelineCosts, forward: F64, backward: F64) -> F64:
 
 ONE_F_ONE_B = Schedule(
     name="1f1b",
+    torch_class="1F1B",
     closed_form=one_f_one_b_s,
     in_flight=lambda s: s.pp - s.rank,
     order="one_f_one_b:one_f_one_b",
     launched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan"),
-    searched=True,
+    searched_by=("megatron", "megatron-bridge", "mindspeed", "torchtitan", "any"),
 )

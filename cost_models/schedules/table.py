@@ -9,6 +9,8 @@ from cost_models.schedules.dualpipe import DUALPIPE, DUALPIPEV
 from cost_models.schedules.facts import Schedule
 from cost_models.schedules.gpipe import GPIPE, NONE
 from cost_models.schedules.interleaved import ADAPTIVE_PIPE, INTERLEAVED
+from cost_models.schedules.interleaved_zero_bubble import INTERLEAVED_ZERO_BUBBLE
+from cost_models.schedules.looped_bfs import LOOPED_BFS
 from cost_models.schedules.one_f_one_b import ONE_F_ONE_B
 from cost_models.schedules.v_shaped import ZB_V, ZB_V_AUTO, ZB_V_HALF, ZB_V_MIN
 from cost_models.schedules.zero_bubble import ZB_1P, ZB_2P, ZB_H1
@@ -17,7 +19,7 @@ SCHEDULE_TABLE: dict[str, Schedule] = {
     schedule.name: schedule
     for schedule in (
         NONE, ONE_F_ONE_B, INTERLEAVED, GPIPE, ZB_H1, ZB_1P, ZB_2P, ZB_V, ZB_V_AUTO, ZB_V_HALF, ZB_V_MIN, DUALPIPE, DUALPIPEV,
-        ADAPTIVE_PIPE,
+        ADAPTIVE_PIPE, INTERLEAVED_ZERO_BUBBLE, LOOPED_BFS,
     )
 }  # fmt: skip
 

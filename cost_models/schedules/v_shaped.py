@@ -131,13 +131,14 @@ def _suffix_sums(costs: F64) -> F64:
 
 ZB_V = Schedule(
     name="zb-v",
+    torch_class="ZBVZeroBubble",
     closed_form=zb_v_s,
     in_flight=lambda s: np.minimum(s.micro_batches, 2 * s.pp - 1 - s.rank) + np.minimum(s.micro_batches, s.rank + 1),
     order="zb_v:zero_bubble_v",
     chunks=Chunks(2, 2),
     placement="v",
     launched_by=("torchtitan",),
-    searched=True,
+    searched_by=("torchtitan", "any"),
     aliases=("zbvzerobubble",),
 )
 

@@ -84,7 +84,7 @@ ZB_H1 = Schedule(
     in_flight=steady_limit(lambda p: p),
     limit_only=True,
     order="zb_h1:zero_bubble_h1",
-    searched=True,
+    searched_by=("any",),
     aliases=("zero-bubble",),
 )
 

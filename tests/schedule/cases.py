@@ -5,20 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from autodeploy.schedule import SEGMENTS, LayerSegments, PipelineShape, Segment, SimulationRequest, StageCosts
+from cost_models.schedules import SCHEDULE_TABLE
 
-CHUNKS = {
-    "interleaved": 2,
-    "adaptive-pipe": 2,
-    "zb-v": 2,
-    "zb-v-auto": 2,
-    "zb-v-half": 2,
-    "zb-v-min": 2,
-    "dualpipev": 2,
-}
+CHUNKS = {name: record.chunks.least for name, record in SCHEDULE_TABLE.items()}
 
 
 def shape(name: str, pp: int, micro_batches: int, **more: int) -> PipelineShape:
-    return PipelineShape(pp=pp, micro_batches=micro_batches, vpp=CHUNKS.get(name, 1), **more)
+    return PipelineShape(pp=pp, micro_batches=micro_batches, vpp=CHUNKS[name], **more)
 
 
 def equal_costs(stages: int, forward_s: float, input_s: float, weight_s: float, chunks: int = 1) -> StageCosts:
@@ -36,7 +29,7 @@ def equal(
     weight_s: float = 1.0,
     **more: object,
 ) -> SimulationRequest:
-    chunks = int(more.pop("vpp", CHUNKS.get(name, 1)))  # type: ignore[call-overload]
+    chunks = int(more.pop("vpp", CHUNKS[name]))  # type: ignore[call-overload]
     costs = equal_costs(pp * chunks, forward_s, input_s, weight_s, chunks)
     return SimulationRequest(schedule=name, pp=pp, vpp=chunks, micro_batches=micro_batches, costs=costs, **more)  # type: ignore[arg-type]
 
@@ -45,7 +38,7 @@ def uneven(
     name: str, pp: int, micro_batches: int, seed: int = 0, scenarios: int = 1, **more: object
 ) -> SimulationRequest:
     rng = np.random.default_rng(seed)
-    stages = pp * CHUNKS.get(name, 1)
+    stages = pp * CHUNKS[name]
     costs = StageCosts(
         forward_s=rng.uniform(0.5, 1.5, (scenarios, stages)),
         backward_input_s=rng.uniform(0.5, 1.5, (scenarios, stages)),
@@ -54,7 +47,7 @@ def uneven(
     return SimulationRequest(
         schedule=name,
         pp=pp,
-        vpp=CHUNKS.get(name, 1),
+        vpp=CHUNKS[name],
         micro_batches=micro_batches,
         costs=costs,
         p2p_s=rng.uniform(0, 0.2, scenarios),

@@ -25,7 +25,7 @@ def v_plain_s(c):
 
 V_PLAIN = Schedule(
     name="v-plain", closed_form=v_plain_s, in_flight=steady_limit(lambda p: 2 * p), limit_only=True, order="v_plain:v_plain",
-    chunks=Chunks(2, 2), placement="v", searched=True,
+    chunks=Chunks(2, 2), placement="v", searched_by=("any",),
 )
 '''
 ORDER = '''"""V-Plain: forwards of one micro-batch down and up the V, its backwards back, one after the other."""

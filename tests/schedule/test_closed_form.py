@@ -21,7 +21,7 @@ def differences(name: str, cases: int, seed: int) -> np.ndarray:
     for _ in range(cases // 8 if rows == 8 else cases // 3):
         p = 2 * int(rng.integers(1, 7))
         m = 2 * p + 2 * int(rng.integers(0, 2 * p))
-        v = CHUNKS.get(name, 1)
+        v = CHUNKS[name]
         scale = rng.uniform(0.5, 1.5, (rows, p * v))
         scale[:, -1] *= rng.uniform(1, 2, rows)
         scale[:, 0] *= rng.uniform(1, 2, rows)
@@ -44,7 +44,7 @@ def test_against_the_simulator(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "dualpipe", "dualpipev", "zb-h1"])
 def test_exact_for_equal_stages(name: str) -> None:
-    p, m, v = 8, 32, CHUNKS.get(name, 1)
+    p, m, v = 8, 32, CHUNKS[name]
     one = np.ones((1, p * v)) / v
     request = SimulationRequest(
         schedule=name, pp=p, vpp=v, micro_batches=m,
@@ -58,7 +58,7 @@ def test_exact_for_equal_stages(name: str) -> None:
 def test_in_flight_counts_agree(name: str) -> None:
     """The closed form's count is the simulated one, or the limit that an automatic schedule keeps."""
     for pp, m in ((4, 8), (8, 32)):
-        ours = in_flight_chunks(name, pp, CHUNKS.get(name, 1), np.array([m]), np.array([pp]))[0]
+        ours = in_flight_chunks(name, pp, CHUNKS[name], np.array([m]), np.array([pp]))[0]
         theirs = counted(build_schedule(name, shape(name, pp, m)))
         if name.startswith("zb"):
             assert (theirs <= ours).all() and theirs.max() >= 0.9 * ours.max() - 1

@@ -16,6 +16,7 @@ BUBBLES = {  # pp, m -> seconds; DualPipe README table, Megatron-LM, Qi et al.
     "gpipe": lambda p: (p - 1) * (F + B),
     "1f1b": lambda p: (p - 1) * (F + B),
     "interleaved": lambda p: (p - 1) * (F + B) / 2,
+    "looped-bfs": lambda p: (p - 1) * (F + B) / 2,
     "zb-h1": lambda p: (p - 1) * (F + B - 2 * W),
     "dualpipe": lambda p: (p / 2 - 1) * ((F + B) + B - 3 * W),
     "dualpipev": lambda p: (p - 1) * ((F + B) + B - 3 * W) / 2,
@@ -31,7 +32,7 @@ def test_bubble_of_equal_stages(name: str, pp: int) -> None:
     assert bubble == pytest.approx(BUBBLES[name](pp), rel=0.08 if name.startswith("dualpipe") else 0.04)
     thirds = simulate(equal(name, pp, m, 1.0, 1.0, 1.0))  # F = I = W: where every published formula is exact
     exact = {"zb-h1": pp - 1, "dualpipe": 2 * (pp / 2 - 1), "dualpipev": pp - 1}
-    expected = exact.get(name, 3 * (pp - 1) / CHUNKS.get(name, 1))
+    expected = exact.get(name, 3 * (pp - 1) / CHUNKS[name])
     assert thirds.pipeline_s[0] - 3 * m == pytest.approx(expected, abs=1e-9)
 
 
@@ -125,7 +126,7 @@ PEER = [  # zero-bubble scheduler: F=10 B=10 W=8 comm=1 (V: F=5 B=5 W=4), period
 
 @pytest.mark.parametrize(("name", "pp", "m", "percent"), PEER)
 def test_automatic_schedule_as_good_as_the_published_scheduler(name: str, pp: int, m: int, percent: float) -> None:
-    chunks = CHUNKS.get(name, 1)
+    chunks = CHUNKS[name]
     one = np.ones((1, pp * chunks)) / chunks
     costs = StageCosts(forward_s=10 * one, backward_input_s=10 * one, backward_weight_s=8 * one)
     result = simulate(

@@ -30,7 +30,7 @@ def test_every_micro_batch_once_per_stage(name: str, pp: int, m: int) -> None:
     schedule = build_schedule(name, shape(name, pp, m, group=group))
     count = Counter(op for order in schedule.orders for slot in order for op in slot)
     assert set(count.values()) == {1}
-    assert schedule.stages == pp * CHUNKS.get(name, 1)
+    assert schedule.stages == pp * CHUNKS[name]
     for stage in range(schedule.stages):
         for i in range(m):
             assert count[F, stage, i] == 1

@@ -42,7 +42,8 @@ def test_record_agrees_with_its_order(name: str) -> None:
 def test_names_lead_to_records_orders_and_back_ends(name: str) -> None:
     record = SCHEDULE_TABLE[name]
     assert callable(order_function(name))
-    assert set(record.launched_by) <= set(BACKENDS)
+    assert set(record.launched_by) | set(record.searched_by) <= set(BACKENDS)
+    assert set(record.searched_by) <= {*record.launched_by, "any"}
     assert all(name in BACKENDS[backend].schedules for backend in record.launched_by)
     for alias in (name, *record.aliases):
         assert find_schedule(alias.upper()) is record
