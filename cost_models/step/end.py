@@ -17,6 +17,7 @@ from cost_models.strategies import F64, SCHEDULE_CODE, Bool, StrategyBatch
 
 BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
 UNFUSED_ADAM_BYTES = 96.0  # per parameter
+HOST_ADAM_BYTES = 30.0  # per parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,10 +60,9 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
     sharded = shards_each_use(batch, workload)[:, None]  # priced with the stages
     reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
-    room_back, room_forward = load.backward_s * (1.0 - 1.0 / buckets), load.forward_s * (1.0 - 1.0 / buckets)
     hidden = overlaps_grad_reduce(batch, stack)[:, None]
-    exposed_reduce = np.where(hidden, np.maximum(reduce_s - room_back, reduce_s / buckets), reduce_s)
-    exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s
+    exposed_reduce = np.where(hidden, exposed_s(reduce_s, load.backward_s, buckets, group), reduce_s)
+    exposed_gather = exposed_s(gather_s, load.forward_s, buckets, group) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
     return StepEnd(
         grad_reduce_s=reduce_s,
@@ -72,6 +72,21 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
         optimizer_s=optimizer_s(dense, expert, batch, group.case),
         embedding_reduce_s=_tied_embedding_s(batch, group.case),
     )
+
+
+def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedGroup) -> F64:
+    """Of ``wire_s`` [N, P], what outlasts the computing of one micro-batch through all chunks that it runs under, [N, P].
+
+    Buckets are reduced as their layers' last backward ends (gathered as their first forward begins): the last bucket is
+    exposed. Interleaved, a rank works on ``p`` micro-batches of a chunk before the next, so that all chunks but the last one
+    have those to hide under, and the last one, of ``1 / v`` of the bytes, its own pass through one micro-batch.
+    """
+    chunks = float(group.layout.vpp) if group.schedule.name == "interleaved" else 1.0
+    own = computing_s / chunks * (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0))
+    passes = np.minimum(group.micro_batch_group, group.micro_batches).astype(float)[:, None]
+    ahead = computing_s * passes * (chunks - 1.0) / chunks
+    last = np.maximum(wire_s / chunks - own, wire_s / np.maximum(buckets, chunks))
+    return np.asarray(np.maximum(wire_s - ahead - own, last))
 
 
 def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
@@ -121,7 +136,7 @@ def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case
         reduce_s += either.column().seconds(count * workload.grad_reduce_bytes)
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
-        gather_s += on.column().seconds(count * workload.weight_bytes)
+        gather_s += on.column().seconds(count * (workload.gather_bytes or workload.weight_bytes))
     return reduce_s, gather_s
 
 
@@ -131,9 +146,9 @@ def terms(ring: RingTerms) -> tuple[F64, F64, F64]:
 
 def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> F64:
     """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
-    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound; an offloaded share travels over the host
-    link instead. Unfused in torch, Adam is a chain of passes over fp32 tensors: decay 8 B, first moment 12, second 24, root
-    and bias corrections 24, update 16, norm and clipping 12."""
+    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound. Unfused in torch, Adam is a chain of
+    passes over fp32 tensors: decay 8 B, first moment 12, second 24, root and bias corrections 24, update 16, norm and
+    clipping 12. An offloaded share: see ``_offloaded_s``."""
     hardware, workload = case.hardware, case.workload
     shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)[:, None]
     expert_shards = np.where(batch.zero_stage >= 1, batch.expert_dp, 1).astype(float)[:, None]
@@ -145,8 +160,21 @@ def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> F6
     buffers = np.where(shards_each_use(batch, workload)[:, None], local, dense + expert)
     zeroing = buffers * workload.grad_bytes / bandwidth
     offload = batch.offload_frac[:, None]
-    host = offload * local * (workload.grad_bytes + workload.weight_bytes) / hardware.overheads.host_link_bytes_per_s
-    return (1.0 - offload) * local * touched / bandwidth + zeroing + host
+    return (1.0 - offload) * local * touched / bandwidth + zeroing + offload * local * _offloaded_s(case)
+
+
+def _offloaded_s(case: Case) -> float:
+    """Seconds per parameter whose optimizer state lives on the host.
+
+    Stepped on the host: the gradient comes, Adam reads weight, gradient and moments (16 B) and writes weight, moments (12 B)
+    and the 16-bit weight (2 B) in the host's memory, which goes back. Stepped on the card: the state comes and goes, both
+    directions at once.
+    """
+    hardware, workload = case.hardware, case.workload
+    if not workload.stack.host_adam:
+        return workload.optimizer_bytes / hardware.host_copy_bytes_per_s
+    copies = (workload.grad_bytes + workload.weight_bytes) / hardware.host_copy_bytes_per_s
+    return copies + HOST_ADAM_BYTES / hardware.host_adam_rate_bytes_per_s
 
 
 def _tied_embedding_s(batch: StrategyBatch, case: Case) -> F64:

@@ -145,7 +145,7 @@ CASES = (
 )  # fmt: skip
 OTHERS = {
     "attention_kernel": ("unfused", "flash2", *KERNEL_SETS), "grad_reduce_dtype": ("bf16", "fp32"),
-    "loss_bytes_per_logit": (30.0,), "moe_capacity_factor": (2.0,), "host_cost_factor": (9.0,),
+    "loss_bytes_per_logit": (30.0,), "bucket_elements": (5e8,), "moe_capacity_factor": (2.0,), "host_cost_factor": (9.0,),
     "hierarchical_chunks": (12,), "routing": ("forced-balance",),
 }  # fmt: skip
 
