@@ -11,8 +11,7 @@ import numpy as np
 
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.step.fully_sharded import keeps_whole
-from cost_models.step.group import PricedGroup, rank_of_stage
+from cost_models.step.group import PricedGroup, keeps_whole, rank_of_stage
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 BF16 = 2.0  # bytes

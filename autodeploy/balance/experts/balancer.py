@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from autodeploy.balance.experts.choose import Choice, Task, Trigger, choose, in_place, stay
+from autodeploy.balance.experts.choose import CHOICE_FIELDS, Choice, Task, Trigger, choose, in_place, stay
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, card_loads
 from autodeploy.balance.experts.predict import Predictor
 
 _MOST_CAUTION = 16.0
 _ALIKE = 1e-3
+_KNOWN = ("loads", "slot_expert")
 _KEPT = 0.5  # a promise counts as kept from this share on
 
 
@@ -40,6 +43,18 @@ class _Trial:
             saved = card_loads(self.base, loads).max(axis=1) - card_loads(self.other, loads).max(axis=1)
             self.saved_s += saved * seconds_per_token
             self.steps += 1
+
+    def state(self) -> dict[str, Any]:
+        """As arrays."""
+        placements = {"base": self.base.slot_expert, "other": self.other.slot_expert}
+        return placements | {name: getattr(self, name) for name in ("promised_s", "saved_s", "steps")}
+
+    @classmethod
+    def loaded(cls, state: Mapping[str, Any], experts: int) -> _Trial:
+        """From what ``state`` gave."""
+        trial = cls(Placement(state["base"], experts), Placement(state["other"], experts), state["promised_s"])
+        trial.saved_s, trial.steps = state["saved_s"], state["steps"]
+        return trial
 
     def mean_s(self) -> F64:
         """Seconds saved per step [L]."""
@@ -183,3 +198,43 @@ class Balancer:
             old, loads[layers], scenarios[:, layers], horizon, self.task, self.trigger, caution[layers], certain[layers]
         )
         return in_place(self.placement, part, np.flatnonzero(layers))
+
+    def state(self) -> dict[str, Any]:
+        """All that changes while it runs, as arrays; keys of parts are joined with a dot."""
+        known = {f"known.{h}.{name}": getattr(k, name) for h, k in self._known.items() for name in _KNOWN}
+        trials = {
+            f"{part}.{name}": value
+            for part, trial in (("ahead", self._ahead), ("behind", self._behind))
+            for name, value in trial.state().items()
+        }
+        proposal = {f"proposal.{name}": getattr(self._proposal, name) for name in CHOICE_FIELDS}
+        return {
+            "placement": self.placement.slot_expert,
+            "caution": self.caution,
+            "term": self.term,
+            "sure": self._sure,
+            "proposal.placement": self._proposal.placement.slot_expert,
+            **proposal,
+            **trials,
+            **known,
+            **{f"predictor.{name}": value for name, value in self.predictor.state().items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Takes over what ``state`` gave."""
+        experts = self.placement.experts
+        part = {
+            name: {
+                key.removeprefix(f"{name}."): np.array(value)
+                for key, value in state.items()
+                if key.startswith(f"{name}.")
+            }
+            for name in ("ahead", "behind", "predictor", "proposal")
+        }
+        self.placement = Placement(np.array(state["placement"]), experts)
+        self.caution, self.term, self._sure = (np.array(state[name]) for name in ("caution", "term", "sure"))
+        fields = {name: part["proposal"][name] for name in CHOICE_FIELDS}
+        self._proposal = Choice(placement=Placement(part["proposal"]["placement"], experts), **fields)
+        self._ahead, self._behind = (_Trial.loaded(part[name], experts) for name in ("ahead", "behind"))
+        self._known = {h: _Known(*(np.array(state[f"known.{h}.{name}"]) for name in _KNOWN)) for h in self.horizons}
+        self.predictor.load(part["predictor"])

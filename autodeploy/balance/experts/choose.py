@@ -52,6 +52,9 @@ class Trigger:
                 raise InputError(f"Trigger.{name}", getattr(self, name), "a number >= 0")
 
 
+CHOICE_FIELDS = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """One candidate per layer, chosen or not; arrays [L]."""
@@ -78,10 +81,9 @@ class Choice:
     def where(self, keep: Bool, other: Choice) -> Choice:
         """This choice on the layers ``keep`` [L], ``other`` elsewhere."""
         slot_expert = np.where(keep[:, None, None], self.placement.slot_expert, other.placement.slot_expert)
-        fields = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
         return Choice(
             placement=Placement(slot_expert, self.placement.experts),
-            **{name: np.where(keep, getattr(self, name), getattr(other, name)) for name in fields},
+            **{name: np.where(keep, getattr(self, name), getattr(other, name)) for name in CHOICE_FIELDS},
         )
 
 
@@ -143,7 +145,7 @@ def in_place(old: Placement, part: Choice, tried: I64) -> Choice:
     """The choice for all layers, from that for the layers ``tried``."""
     whole = stay(old)
     fields = {}
-    for name in ("moved", "saving_s", "cost_s", "demand_s", "net_s"):
+    for name in CHOICE_FIELDS:
         fields[name] = getattr(whole, name).copy()
         fields[name][tried] = getattr(part, name)
     slot_expert = old.slot_expert.copy()

@@ -5,8 +5,9 @@ Axes: H horizons, F filters, L layers, E experts. Loads are kept relative to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,10 @@ FILTERS: dict[str, tuple[float, float]] = {
 }
 _STEADY = 0.999  # known share of the signal from which loads count as constant: plans need no confirmation
 _MEMORY = 0.8  # what a block of evidence still counts when the next one is in
+_STATE = (
+    *("steps", "surprises", "_level", "_slope", "_total", "_told", "_came", "_error", "_covariance", "_variance"),
+    *("_square", "_evidence", "_last", "_step_change"),
+)
 _RESIDUALS = 8  # latest one-step surprises kept, to tell how much of a saving noise will eat
 
 
@@ -72,6 +77,16 @@ class Predictor:
         self._last = np.ones((layers, experts))
         self._step_change = np.zeros(layers)  # mean squared change from step to step
         self.surprises = np.zeros((_RESIDUALS, layers, experts))  # relative loads
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, as arrays."""
+        return {name.lstrip("_"): np.array(getattr(self, name)) for name in _STATE}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Takes over what ``state`` gave."""
+        for name in _STATE:
+            setattr(self, name, np.array(state[name.lstrip("_")]))
+        self.steps = int(self.steps)
 
     def observe(self, loads: F64) -> None:
         """Take in one step's loads [L, E]. A layer without tokens is taken as balanced."""
