@@ -422,8 +422,13 @@ class HardwareProfile:
 
     @property
     def host_copy_bytes_per_s(self) -> float:
-        """Of one card to or from the host while all cards of the node copy both ways: its link, or its share of the host's
+        """Of one card to or from the host while all cards of the node copy one way: its link, or its share of the host's
         memory, which every byte crosses."""
+        return min(self.overheads.host_link_bytes_per_s, self.overheads.host_dram_bytes_per_s / self.cards_per_node)
+
+    @property
+    def host_swap_bytes_per_s(self) -> float:
+        """The same in each direction while cards copy both ways."""
         return min(
             self.overheads.host_link_bytes_per_s, self.overheads.host_dram_bytes_per_s / (2 * self.cards_per_node)
         )

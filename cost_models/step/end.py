@@ -195,7 +195,7 @@ def _offloaded_s(case: Case) -> float:
     """
     hardware, workload = case.hardware, case.workload
     if not workload.stack.host_adam:
-        return workload.optimizer_bytes / hardware.host_copy_bytes_per_s
+        return workload.optimizer_bytes / hardware.host_swap_bytes_per_s
     copies = (workload.grad_bytes + workload.weight_bytes) / hardware.host_copy_bytes_per_s
     return copies + HOST_ADAM_BYTES / hardware.host_adam_rate_bytes_per_s
 
