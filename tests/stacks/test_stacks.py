@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +182,9 @@ def test_every_field_moves_a_price(name: str) -> None:
 def test_the_machinery_knows_every_field_of_the_program() -> None:
     hidden = {"forced_balance", "consecutive_routing", "fp8_tp_gather"}  # said by routing and fp8_gather
     assert {field.name for field in dataclasses.fields(SoftwareStack)} - hidden <= set(stack_fields())
+
+
+def test_the_page_lists_what_ships() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "stacks.md").read_text(encoding="utf-8")
+    for name in (*stack_names(), *stack_fields()):
+        assert f"| `{name}` |" in page, "run scripts/stacks_page.py"
