@@ -142,6 +142,8 @@ CASES = (
                                                                "transformer_engine": False}),
     ("deepseek-v3", "TP2/PP4/EP16/hierarchical-dedup", "h100-sxm", 128, "bf16", {"overlap_grad_reduce": False}),
     ("qwen3-30b-a3b", "EP8", "b200", 8, "mxfp8", {"cuda_graphs": True}),
+    ("llama-3-8b", "TP2/PP2/ZeRO3", "h100-sxm", 32, "bf16", {"fsdp": True}),
+    ("llama-3-8b", "TP2/offload1/swap1", "h100-sxm", 16, "bf16", {}),
     ("deepseek-v3", "TP2/PP4/VPP4/EP16/ep-overlap", "h100-sxm", 128, "bf16", {}),
 )  # fmt: skip
 OTHERS = {
