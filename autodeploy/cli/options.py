@@ -112,6 +112,13 @@ Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
 AllVariants = Annotated[
     bool, typer.Option("--all-variants", help="One row per strategy, not per TP/PP/VPP/EP/ETP/CP group.")
 ]
+RankBy = Annotated[
+    str,
+    typer.Option("--rank-by", help="expected (over the error model; within a tie the simplest first) or predicted."),
+]
+FitProbability = Annotated[
+    float, typer.Option("--fit-probability", help="Rows less likely to fit are ranked below the others.")
+]
 Rejected = Annotated[
     Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")
 ]
