@@ -119,10 +119,10 @@ def find_finals(case: Case, variants: list[Variant], options: BalanceOptions, ba
         share = replace(options, time_limit_s=options.time_limit_s / (2 * len(variants)))
         alone = balance_layers(variant.items, pp, vpp, share).after.placement
         candidates[f"balanced, {variant.name}"] = replace(alone, options=(o,) * len(alone.counts))
-    chunks = _even_chunks(items, problem, options)
-    if chunks is not None:
+    for chunks in _even_chunks(items, problem, options):
         for o, variant in enumerate(variants):
-            candidates[f"even chunks, {variant.name}"] = replace(chunks, options=(o,) * len(chunks.counts))
+            name = f"even chunks{', MTP apart' if chunks.mtp_stage not in (-1, problem.stages - 1) else ''}"
+            candidates[f"{name}, {variant.name}"] = replace(chunks, options=(o,) * len(chunks.counts))
     mixed = balance_layers(items, pp, vpp, replace(options, time_limit_s=options.time_limit_s / 2))
     candidates["by stage"] = mixed.after.placement
     for name, placement in list(
@@ -153,11 +153,10 @@ def _stacked(variants: list[Variant]) -> LayerItems:
     )
 
 
-def _even_chunks(items: LayerItems, problem: LayerProblem, options: BalanceOptions) -> Placement | None:
+def _even_chunks(items: LayerItems, problem: LayerProblem, options: BalanceOptions) -> list[Placement]:
     """The least largest chunk, rank sums aside: every virtual stage placed as a rank of its own."""
     if problem.vpp == 1:
-        return None
-    free = BalanceOptions(micro_batches=options.micro_batches, mtp_apart=False)
+        return []
     plain = replace(
         items,
         options=items.options[:1],
@@ -165,7 +164,13 @@ def _even_chunks(items: LayerItems, problem: LayerProblem, options: BalanceOptio
         backward_s=items.backward_s[:1],
         activation_bytes=items.activation_bytes[:1],
     )
-    return balance_layers(plain, problem.stages, 1, free).after.placement
+    found = []
+    for apart in sorted({False, options.mtp_apart}):
+        free = BalanceOptions(micro_batches=options.micro_batches, mtp_apart=apart)
+        placement = balance_layers(plain, problem.stages, 1, free).after.placement
+        if placement.mtp_stage in (-1, *problem.mtp_stages):
+            found.append(placement)
+    return found
 
 
 def _scored(
