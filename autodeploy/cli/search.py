@@ -96,9 +96,10 @@ def search(
     document = run_job(given, _run)
 
     def table() -> str:
+        from autodeploy.report.explain_table import own_line
         from autodeploy.report.table import search_table
 
-        return search_table(document)
+        return "\n".join([search_table(document), *own_line(document)])
 
     def csv() -> str:
         from autodeploy.report.csv_text import common_columns, entries_csv
@@ -140,6 +141,10 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
     if not result.enumerated and not result.misses:
         _refuse(given, result)
     document = search_document(case_of(loaded), result)
+    if loaded.launch is not None:
+        from autodeploy.explain.own import own_row
+
+        document["own"] = own_row(loaded.launch.strategy, loaded.case, request, document["ranked"])
     if given["export_dir"] is not None:
         from autodeploy.cli.export_rows import export_rows
 
