@@ -102,7 +102,7 @@ Study = Annotated[
     str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")
 ]
 Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.", min=0, max=2**32 - 1)]
 Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning skips.")]
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
 AllVariants = Annotated[
