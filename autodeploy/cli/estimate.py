@@ -98,7 +98,8 @@ def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, Str
     from autodeploy.cli.launch_file import devices_text, strategy_text
     from autodeploy.search.real_parts import price_one
 
-    options = CaseOptions(**{name: given.get(name) for name in CASE}, price=given["price_per_device_hour"])
+    typed: dict[str, Any] = {name: given.get(name) for name in CASE}
+    options = CaseOptions(**typed, price=given["price_per_device_hour"])
     loaded = load_case(options)
     devices = one_count(devices_text(given, loaded.launch), command)
     text = strategy_text(given, loaded.launch, tokens_of(given))
