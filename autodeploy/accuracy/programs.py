@@ -39,6 +39,7 @@ def _one(words: str, stack: str) -> Framework:
 
 # First match wins: forks and launchers stand before what they are made of.
 FRAMEWORKS: tuple[Framework, ...] = (
+    _one(r"2412\.19437", "deepseek-v3-2024"),
     _one(r"maxtext", "maxtext-2024"),
     _one(r"automodel", "nemo-automodel"),
     _one(r"megatron_bridge_skills|megatron-bridge.*skills", "megatron-bridge-26-library"),

@@ -163,9 +163,11 @@ FEATURE_RULES = (
     ),
     Rule(
         name="megatron-overlap-mtp",
-        text="Megatron's EP overlap takes at most one MTP module",
-        remedy="drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & (c.model.mtp_modules > 1),
+        text="Megatron's EP overlap takes at most one MTP module, and that with PP above 1",
+        remedy="drop ep-overlap, or raise PP",
+        broken=lambda c: (
+            c.batch.ep_overlap & ((c.model.mtp_modules > 1) | ((c.model.mtp_modules > 0) & (c.batch.pp == 1)))
+        ),
         backends=MEGATRON,
     ),
     Rule(
