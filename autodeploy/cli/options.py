@@ -33,11 +33,6 @@ VocabSize = Annotated[
     int | None,
     typer.Option("--vocab-size", help="Another than MODEL's; needed where a launch file leaves it to the tokenizer."),
 ]
-    int | None,
-    typer.Option(
-        "--vocab-size", help="Another vocabulary than MODEL's; needed where a launch file leaves it to the tokenizer."
-    ),
-]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
