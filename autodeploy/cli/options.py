@@ -29,7 +29,10 @@ Precision = Annotated[
     str | None,
     typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4. [bf16, or MODEL's]"),
 ]
-VocabSize = Annotated[int | None, typer.Option("--vocab-size", help="Where a launch file leaves it to the tokenizer.")]
+VocabSize = Annotated[
+    int | None,
+    typer.Option("--vocab-size", help="Another than MODEL's; needed where a launch file leaves it to the tokenizer."),
+]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
