@@ -46,7 +46,8 @@ FILES = {
     "an activation that is no word": ("config.json", '{"hidden_size": 64, "hidden_act": {}, "num_hidden_layers": 1}', ["models"]),
     "more blocks than layer words": (
         "config.json",
-        '{"model_type": "hrm_text", "num_layers_per_stack": 2, "num_hidden_layers": 2, "layer_types": ["full", "full"]}', ["models"],
+        '{"model_type": "hrm_text", "num_layers_per_stack": 2, "num_hidden_layers": 2, "layer_types": ["full", "full"]}',
+        ["models"],
     ),
     "keys twice": ("config.json", '{"hidden_size": 64, "hidden_size": 128}', ["models"]),
     "a deep configuration": ("config.json", '{"a":' * 5000 + "1" + "}" * 5000, ["models"]),
