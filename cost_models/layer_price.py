@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cost_models.adapters import with_adapter
 from cost_models.case import Case
 from cost_models.communication import all_to_all_s, dispatch_s, ring_s
 from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
@@ -166,6 +167,8 @@ def _price_column(
     dgrad_pool, wgrad_pool = np.zeros(core.size), np.zeros(core.size)
     for op in ops.computes:
         price = _price_compute(op, hardware, workload)
+        if workload.lora_rank:
+            price = with_adapter(op, price, workload.lora_rank, lambda each: _price_compute(each, hardware, workload))
         column.add(FAMILY_INDEX[op.family], op.modules, price)
         if isinstance(op, Gemm) and op.weight:
             dgrad_pool += price.backward_input_s
