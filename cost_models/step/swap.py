@@ -18,9 +18,13 @@ from cost_models.step.stages import StageCosts, Taken
 def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
     """Lengthens a stage to the time its swapped share needs on the host link, where computing does not cover it."""
     link_s = costs.swapped_bytes / group.case.hardware.overheads.host_link_bytes_per_s
+    backward = np.maximum(costs.backward_s, link_s)
+    # The input gradient waits for what comes back, the weight part is the rest: neither shrinks when computing grows.
+    inputs = np.minimum(np.maximum(costs.backward_input_s, link_s), backward)
     after = replace(
         costs,
         forward_s=np.maximum(costs.forward_s, link_s),
-        backward_input_s=costs.backward_input_s + np.maximum(link_s - costs.backward_s, 0.0),
+        backward_input_s=inputs,
+        backward_weight_s=backward - inputs,
     )
     return after, Taken.between("swap", costs, after)
