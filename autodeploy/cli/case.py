@@ -41,6 +41,7 @@ class CaseOptions:
     stack: str | None = None
     set: list[str] | None = None
     vocab_size: int | None = None
+    spare_experts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +107,21 @@ def load_case(options: CaseOptions) -> LoadedCase:
     return LoadedCase(
         model=settled.model,
         hardware=settled.hardware,
-        workload=settled.workload,
+        workload=_with_spare(settled.workload, settled.model, options.spare_experts),
         backend=backend,
         program=program,
         tokens=tokens,
         price=price,
         launch=launch,
     )
+
+
+def _with_spare(workload: Workload, model: ModelSpec, spare: int | None) -> Workload:
+    if spare is None:
+        return workload
+    if spare < 0 or not any(part.is_moe for kind in model.kinds for part in kind.feed_forwards):
+        raise InputError("--spare-experts", spare, "a whole number >= 0, of a model with experts")
+    return dataclasses.replace(workload, spare_experts=spare)
 
 
 def _launch(options: CaseOptions) -> Launch | None:

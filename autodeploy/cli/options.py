@@ -37,6 +37,10 @@ Imbalance = Annotated[
     float | None,
     typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]"),
 ]
+SpareExperts = Annotated[
+    int | None,
+    typer.Option("--spare-experts", help="Slots beyond one an expert, over all expert ranks (replicas). [0]"),
+]
 Stack = Annotated[
     str | None, typer.Option("--stack", help="Software stack (`autodeploy stacks`) or YAML file. [by back end]")
 ]
@@ -107,6 +111,13 @@ Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning sk
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
 AllVariants = Annotated[
     bool, typer.Option("--all-variants", help="One row per strategy, not per TP/PP/VPP/EP/ETP/CP group.")
+]
+RankBy = Annotated[
+    str,
+    typer.Option("--rank-by", help="expected (over the error model; within a tie the simplest first) or predicted."),
+]
+FitProbability = Annotated[
+    float, typer.Option("--fit-probability", help="Rows less likely to fit are ranked below the others.")
 ]
 Rejected = Annotated[
     Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")

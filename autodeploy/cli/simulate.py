@@ -29,6 +29,7 @@ def simulate(
     precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    spare_experts: opt.SpareExperts = None,
     vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,

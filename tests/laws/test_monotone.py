@@ -1,8 +1,8 @@
 """More of a good thing never costs more; more of a load never costs less; causes sum to the whole and none is negative.
 
 The closed form keeps the laws exactly, but for schedules that split the backward (`SPLIT`: what a stage waits for is
-booked to one of the halves, and the other may shrink) or plan their order. In the replay lane orders are fixed lists from a catalogue and zero-bubble orders
-are planned, so that a shorter part may fall into a worse place: it keeps them to `REPLAY`.
+booked to one of the halves, and the other may shrink) or plan their order. In the replay lane orders are fixed lists from
+a catalogue, so that a shorter part may fall into a worse place: it keeps the laws to `REPLAY`.
 """
 
 from __future__ import annotations
