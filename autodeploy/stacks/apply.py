@@ -72,7 +72,7 @@ def shown(value: Any) -> str:
 
 
 def context_of(model: ModelSpec, hardware: HardwareProfile, precision: str) -> Context:
-    halves = [kind.feed_forward for kind in model.kinds if kind.feed_forward is not None]
+    halves = [half for kind in model.kinds for half in kind.feed_forwards]
     gpt = model.norm_bias and not any(half.gated for half in halves)
     return Context(
         precision=precision,
