@@ -45,6 +45,24 @@ class CaseOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneStrategy:
+    """STRATEGY and its cards as typed, with the options that say what a token of the notation says."""
+
+    strategy: str | None
+    devices: str | None
+    micro_batch: str | None = None
+    recompute: str | None = None
+    schedule: str | None = None
+    zero: str | None = None
+
+    @property
+    def tokens(self) -> list[str]:
+        """Tokens that options add. A thing said twice is refused by the parser of the notation."""
+        said = (("MBS{}", self.micro_batch), ("ZeRO{}", self.zero), ("{}", self.recompute), ("{}", self.schedule))
+        return [form.format(value) for form, value in said if value not in (None, "none")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCase:
     model: ModelSpec
     hardware: HardwareProfile
