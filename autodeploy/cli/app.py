@@ -141,6 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("out of memory: ask for fewer cards, strategies or micro-batches")
     except OSError as error:  # standard output on a full disk
+        if error.filename is not None and error.errno not in FULL_DISK and not debug:
+            return _fail(f"{str(error.filename)[:200]!r}: {error.strerror}: must be a file or folder that can be used")
         if error.errno not in FULL_DISK or debug:
             return _internal(error, debug)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
