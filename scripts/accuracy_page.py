@@ -56,8 +56,8 @@ def page(report: Report) -> str:
         "it a gate.",
         f"Over {total['timed']:,} complete rows with a step time the mean absolute error is "
         f"**{percent(total['time_mape'])}** (median {percent(total['time_median_ape'])}, p90 "
-        f"{percent(total['time_p90_ape'])}), as typed **{percent(total['as_typed_time_mape'])}**; "
-        f"on whether a run fits or dies, balanced accuracy is "
+        f"{percent(total['time_p90_ape'])}), as typed **{percent(total['as_typed_time_mape'])}**; on whether a run "
+        "fits or dies, balanced accuracy is "
         f"**{percent(total['fit_balanced_accuracy'])}**.",
         "![Predicted against measured step time, one dot per complete row](accuracy.svg)",
         "## By group, complete rows without a suspect mark",

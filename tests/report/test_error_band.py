@@ -115,11 +115,12 @@ def test_nine_of_ten_unseen_rows_lie_inside(covered):
     assert len(inside) > 300 and 0.85 <= np.mean(inside) <= 0.95
 
 
-def test_every_large_source_is_covered(covered):
-    by_source: dict[str, list[bool]] = {}
+def test_every_large_group_is_covered(covered, run_set):
+    group_of = {run.family: run.report_group for run in run_set.runs}
+    by_group: dict[str, list[bool]] = {}
     for name, _, error, band in covered:
-        by_source.setdefault(name.split("/")[0], []).append(error <= band)
-    large = {name: np.mean(inside) for name, inside in by_source.items() if len(inside) >= 20}
+        by_group.setdefault(group_of[name], []).append(error <= band)
+    large = {name: np.mean(inside) for name, inside in by_group.items() if len(inside) >= 20}
     assert len(large) > 8
     assert all(0.8 <= share <= 0.98 for share in large.values()), large
 
