@@ -162,6 +162,13 @@ FEATURE_RULES = (
         backends=MEGATRON,
     ),
     Rule(
+        name="megatron-overlap-fsdp",
+        text="Megatron's EP overlap runs with Megatron-FSDP (ZeRO-2 and 3) at PP1 only: with chunks it asserts that there is none",
+        remedy="use ZeRO1 or PP1, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.zero_stage >= 2) & (c.batch.pp > 1),
+        backends=MEGATRON,
+    ),
+    Rule(
         name="megatron-overlap-mtp",
         text="Megatron's EP overlap takes at most one MTP module, and that with PP above 1",
         remedy="drop ep-overlap, or raise PP",
