@@ -81,7 +81,8 @@ def decide(question: Question) -> Decision:
     fastest = int(np.argmin(np.where(likely, expected, np.inf))) if likely.any() else None
     tie = np.zeros(len(rows), dtype=bool)
     if fastest is not None:
-        tie = likely & ((weighted < weighted[:, fastest : fastest + 1]).mean(axis=0) >= TIES_AT)
+        first = weighted[:, fastest : fastest + 1]
+        tie = likely & ((weighted < first).mean(axis=0) + 0.5 * (weighted == first).mean(axis=0) >= TIES_AT)
         tie[fastest] = True
     away = departures(rows)
     return Decision(
