@@ -48,6 +48,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
     "estimate": Command(
         "autodeploy.cli.estimate", "estimate", "Price one strategy: time and memory by cause and rank."
     ),
+    "advise": Command("autodeploy.cli.advise", "advise", "From a launch file to what to run: one page."),
     "explain": Command("autodeploy.cli.explain", "explain", "Why a strategy costs what it does."),
     "compare": Command("autodeploy.cli.compare", "compare", "Two strategies side by side."),
     "simulate": Command("autodeploy.cli.simulate", "simulate", "Replay one step event by event."),

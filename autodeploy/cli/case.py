@@ -105,12 +105,13 @@ def load_case(options: CaseOptions) -> LoadedCase:
     for note in model.notes:
         say(f"{model.name}: {note}")
     hardware = with_cap(load_hardware(options.hardware), options.memory_cap)
-    backend = options.backend or backend_of(launch, hardware)
+    backend = options.backend or stack_backend(options.stack, backend_of(launch, hardware))
     if backend not in BACKENDS:
         raise InputError("--backend", backend, f"one of {', '.join(BACKENDS)}")
     if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
         price = hardware.price_per_card_hour_usd
     program = program_of(options.stack, options.set, backend, hardware)
+    program.stack.check_backend(backend)
     if launch is not None and options.stack is None:
         program = with_stated(program, launch, model, hardware, options.precision)
     settled = settle(
@@ -160,6 +161,16 @@ def _launch(options: CaseOptions) -> Launch | None:
     launch = read_launch(options.model, vocab=options.vocab_size or 0)
     tell(launch)
     return launch
+
+
+def stack_backend(stack: str | None, usual: str) -> str:
+    """The back end where none is typed: the machine's, or else the first that the stack is a release of."""
+    from autodeploy.stacks import load_stack
+
+    if stack is None:
+        return usual
+    backends = load_stack(stack).backends
+    return usual if usual in backends else backends[0]
 
 
 def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware: HardwareProfile) -> Program:

@@ -194,3 +194,14 @@ def test_the_page_lists_what_ships() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "stacks.md").read_text(encoding="utf-8")
     for name in (*stack_names(), *stack_fields()):
         assert f"| `{name}` |" in page, "run scripts/stacks_page.py"
+
+
+def test_back_end_and_stack_agree(capsys) -> None:
+    from tests.cli.runner import SMALL, run
+
+    model, *options = SMALL
+    asked = ["estimate", model, "TP1/ZeRO3", *options, "--format", "json"]
+    assert run(capsys, *asked, "--stack", "torchtitan-2025").json["backend"] == "torchtitan"
+    refused = run(capsys, *asked, "--backend", "megatron", "--stack", "torchtitan-2025")
+    assert refused.code == 2 and "a release of --backend megatron" in refused.err
+    assert run(capsys, *asked, "--backend", "any", "--stack", "torchtitan-2025").code in (0, 3)
