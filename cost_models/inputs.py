@@ -461,13 +461,18 @@ class Workload:
     optimizer_bytes: float = 12.0  # fp32 master + two moments
     master_grad_bytes: float = 0.0  # fp32 gradients kept with the optimizer state, sharded as it is (DeepSpeed ZeRO-1)
     peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
+    lora_rank: int = (
+        0  # adapters of this rank beside every linear layer are trained, all else is frozen; 0: all is trained
+    )
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py
     attention_mask: str = "causal"  # causal | full
+    spare_experts: int = 0  # expert slots of a MoE layer beyond one an expert, over all expert ranks
     stack: SoftwareStack = field(default_factory=SoftwareStack)
 
     def __post_init__(self) -> None:
         for name in ("seq_length", "global_batch"):
             _require(getattr(self, name) > 0, f"Workload.{name}", getattr(self, name), "a whole number > 0")
         _require(self.precision in PRECISIONS, "Workload.precision", self.precision, f"one of {', '.join(PRECISIONS)}")
+        _require(self.spare_experts >= 0, "Workload.spare_experts", self.spare_experts, "a whole number >= 0")
         _require(self.expert_imbalance >= 1.0, "Workload.expert_imbalance", self.expert_imbalance, "a number >= 1")

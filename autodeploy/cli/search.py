@@ -26,6 +26,7 @@ def search(
     precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    spare_experts: opt.SpareExperts = None,
     vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
@@ -95,9 +96,10 @@ def search(
     document = run_job(given, _run)
 
     def table() -> str:
+        from autodeploy.report.explain_table import own_line
         from autodeploy.report.table import search_table
 
-        return search_table(document)
+        return "\n".join([search_table(document), *own_line(document)])
 
     def csv() -> str:
         from autodeploy.report.csv_text import common_columns, entries_csv
@@ -125,6 +127,7 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
         "precision",
         "backend",
         "imbalance",
+        "spare_experts",
         "vocab_size",
         "stack",
         "set",
@@ -138,6 +141,10 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
     if not result.enumerated and not result.misses:
         _refuse(given, result)
     document = search_document(case_of(loaded), result)
+    if loaded.launch is not None:
+        from autodeploy.explain.own import own_row
+
+        document["own"] = own_row(loaded.launch.strategy, loaded.case, request, document["ranked"])
     if given["export_dir"] is not None:
         from autodeploy.cli.export_rows import export_rows
 
@@ -188,7 +195,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     return SearchRequest(
         case=loaded.case,
         backend=loaded.backend,
-        devices=card_counts(devices_text(given, loaded.launch), loaded.hardware.cards_per_node),
+        devices=card_counts(devices_text(given["devices"], loaded.launch), loaded.hardware.cards_per_node),
         axes=axes,
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},

@@ -55,9 +55,13 @@ def search(
         result, pool = _study(request, twin, deadline, progress)
     if pool is None:
         return result
-    ranking = _rank(request, pool, twin, simulate=not result.interrupted)
+    ranking = _rank(request, pool, twin, simulate=not result.interrupted and not _over(deadline))
     cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
+
+
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
 
 
 def _screen_and_refine(
