@@ -103,7 +103,7 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.strategy.axes import Axes
 
     loaded = load_case(CaseOptions(**{name: given[name] for name in CASE}, price=None))
-    devices = one_count(devices_text(given, loaded.launch), "trials")
+    devices = one_count(devices_text(given["devices"], loaded.launch), "trials")
     request = SearchRequest(
         case=loaded.case, backend=loaded.backend, devices=(devices,), method=given["method"], top=ROWS, seed=given["seed"],
         axes=Axes.of({name: given[name] for name in AXES if given[name] is not None}), trials=given["study_trials"],

@@ -43,7 +43,7 @@ def head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
 
 def document_head(schema: str, case: Case, devices: int) -> dict[str, Any]:
     """What every document says of its case."""
-    return _head(schema, case, 0, devices)
+    return head(schema, case, 0, devices)
 
 
 def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
