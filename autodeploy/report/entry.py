@@ -120,11 +120,19 @@ def axes_of(strategy: Strategy, batch: StrategyBatch, i: int, global_batch: int)
     }
 
 
+# What a replay may hide more of than the closed form does, in the order in which it is taken off.
+HIDDEN_FIRST = ("ep_comm", "pp_comm", "dp_comm", "swap", "recompute")
+
+
 def times_to(step_s: float, time_s: Mapping[str, float]) -> dict[str, float]:
-    """The causes, with the bubble adjusted so that they sum to ``step_s``: what the simulator finds beyond the closed
-    form is waiting, or waiting that did not happen."""
+    """The causes, adjusted so that they sum to ``step_s``: what the replay finds beyond the closed form is waiting, what
+    it finds less is waiting that did not happen and, after that, communication that it hides."""
     times = dict(time_s)
     bubble = times.get("bubble", 0.0) + step_s - sum(times.values())
+    for cause in HIDDEN_FIRST if bubble < 0.0 else ():
+        hidden = min(times.get(cause, 0.0), -bubble)
+        if hidden > 0.0:
+            times[cause], bubble = times[cause] - hidden, bubble + hidden
     times["bubble"] = 0.0 if abs(bubble) < DUST * step_s else bubble
     return times
 
