@@ -347,6 +347,8 @@ class SoftwareStack:
     grouped_gemm: bool = True
     overlap_grad_reduce: bool = True
     serial_grad_reduce_under_ep_overlap: bool = False  # EP overlap and DualPipeV exclude overlapped gradient reduction
+    # ZeRO-1 of a program that all-reduces whole gradients and then keeps its shard, instead of reduce-scattering them
+    whole_gradients_reduced: bool = False
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False

@@ -76,6 +76,7 @@ MEANINGS = {
     "grouped_gemm": "Experts of a card are one grouped product.",
     "overlap_grad_reduce": "Gradients are reduced while the backward runs.",
     "serial_grad_reduce_under_ep_overlap": "EP overlap and DualPipeV exclude overlapped gradient reduction.",
+    "whole_gradients_reduced": "ZeRO-1 all-reduces whole gradients, instead of reduce-scattering them.",
     "overlap_param_gather": "Parameters are gathered while the forward runs.",
     "overlap_p2p": "Pipeline transfers run beside computing.",
     "overlap_tp": "Collectives of tensor parallelism are cut up and run under their product.",
