@@ -464,10 +464,12 @@ class Workload:
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py
     attention_mask: str = "causal"  # causal | full
+    spare_experts: int = 0  # expert slots of a MoE layer beyond one an expert, over all expert ranks
     stack: SoftwareStack = field(default_factory=SoftwareStack)
 
     def __post_init__(self) -> None:
         for name in ("seq_length", "global_batch"):
             _require(getattr(self, name) > 0, f"Workload.{name}", getattr(self, name), "a whole number > 0")
         _require(self.precision in PRECISIONS, "Workload.precision", self.precision, f"one of {', '.join(PRECISIONS)}")
+        _require(self.spare_experts >= 0, "Workload.spare_experts", self.spare_experts, "a whole number >= 0")
         _require(self.expert_imbalance >= 1.0, "Workload.expert_imbalance", self.expert_imbalance, "a number >= 1")

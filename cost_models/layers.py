@@ -80,8 +80,15 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
             ops.add(Saved(name="dropout_mask", size_bytes=elements, modules=FULL))
     parameters = layer_parameters(kind, model.hidden, model.norm_bias)
     ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
-    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    ops.expert_parameters = parameters.routed_experts * slots_per_expert(kind, workload) / (core.ep * core.etp)
     return ops
+
+
+def slots_per_expert(kind: LayerKind, workload: Workload) -> float:
+    """Slots that hold a routed expert, over the experts: above 1 with spare ones, whose weights, gradients and optimizer
+    state are held like any other's."""
+    experts = max((part.experts for part in kind.feed_forwards if part.is_moe), default=0)
+    return 1.0 + workload.spare_experts / experts if experts else 1.0
 
 
 def embedding_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
@@ -160,7 +167,8 @@ def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     _merge(ops, head)
     parameters = mtp_parameters(model)
     ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
-    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    held = slots_per_expert(model.mtp_layer_kind, workload)
+    ops.expert_parameters = parameters.routed_experts * held / (core.ep * core.etp)
     return ops
 
 
