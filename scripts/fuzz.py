@@ -45,6 +45,9 @@ ODD: tuple[Any, ...] = (
     "../..", "/dev/zero",
     [], {}, [[]], [None], {"value": None}, {"a": {"a": {"a": 1}}}, [0] * 1000,
 )  # fmt: skip
+LAUNCH = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4
+ --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 16 --tensor-model-parallel-size 2
+ --bf16 --pipeline-model-parallel-size 2 --vocab-size 1000 --swiglu --recompute-granularity full --recompute-method uniform"""
 NON_FINITE = re.compile(r"(?<![\w\"])(NaN|-?Infinity)(?![\w\"])")
 
 
@@ -280,6 +283,20 @@ class Inputs:
             data = mutated_bytes(yaml.safe_dump(document).encode(), rng)
         return Case("stack", ["stacks", self.write("stack.yaml", data), "--format", "json"])
 
+    def launch(self, rng: random.Random) -> Case:
+        """A Megatron launch script, or a torchtitan job config, with wrong words or bytes."""
+        if rng.random() < 0.5:
+            words = LAUNCH.split()
+            for _ in range(rng.randint(1, 4)):
+                words[rng.randrange(len(words))] = str(rng.choice(ODD))[:6000]
+            text: bytes | str = "#!/bin/bash\n" + " ".join(words)
+            name = "run.sh"
+        else:
+            table = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 128\nlocal_batch_size = 1\n[parallelism]\n'
+            text, name = mutated_bytes((table + "tensor_parallel_degree = 2\n").encode(), rng), "job.toml"
+        flags = ["--hardware", "h100-sxm", "--devices", "8", "--format", "json"]
+        return Case("launch file", ["estimate", self.write(name, text), *flags])
+
     def flags(self, rng: random.Random) -> Case:
         number = rng.choice(
             ["-1", "0", "1", "9" * 25, "1e3", "nan", "inf", "", "x", "1..1000000000", "1,1,1", "8", str(2**62), "0.5"]
@@ -295,7 +312,8 @@ class Inputs:
 
 KINDS: tuple[Callable[[Inputs, random.Random], Case], ...] = (
     Inputs.model_json, Inputs.model_yaml, Inputs.megatron, Inputs.hardware, Inputs.priced, Inputs.runs_csv, Inputs.measurements,
-    Inputs.loads, Inputs.lengths, Inputs.costs, Inputs.stack, Inputs.flags,
+    Inputs.loads, Inputs.lengths, Inputs.costs, Inputs.stack, Inputs.launch,
+    Inputs.flags,
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------- one input

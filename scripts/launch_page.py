@@ -31,6 +31,12 @@ A vocabulary that only the tokenizer knows is read from its folder where that is
 the same layers; `--vocab-size` says it. A script that starts FSDP2 from a YAML, and a DeepSpeed JSON by itself, say no
 model: they are refused in one line.
 
+## The whole on one page
+
+`autodeploy advise FILE --hardware H --export-dir DIR` says what the file's own setting costs, the three single changes that
+gain most, the decision of the search with its probabilities, the trials worth running, and writes their launch settings.
+`autodeploy.advise/1`: `now`, `single_changes`, `decision`, `trials` (entries of the search), `exported`.
+
 ## What binds, and what to try
 
 @1@

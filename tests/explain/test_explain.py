@@ -79,3 +79,17 @@ def test_a_search_shows_where_the_users_own_setting_stands(capsys: pytest.Captur
     assert own["strategy"] == "TP4/PP1/VPP1/EP1/MBS2/ZeRO0" and own["fits"]
     assert own["place"] == 1 + sum(row["step_time_s"] < own["step_time_s"] for row in found["ranked"])
     assert "yours: TP4" in run(capsys, "search", file, "--hardware", "h100-sxm", *axes).out
+
+
+def test_advise_is_one_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Now, single changes, decision, trials and their launch settings, each as the command of its own says."""
+    file, options = str(DATA / "arguments.txt"), ("--hardware", "h100-sxm")
+    found = run(capsys, "advise", file, *options, "--export-dir", str(tmp_path), "--format", "json").json
+    assert found["schema"] == "autodeploy.advise/1" and found["now"]["strategy"] == "TP4/PP1/VPP1/EP1/MBS2/ZeRO0"
+    steps = run(capsys, "explain", file, *options, "--format", "json").json["steps"]
+    assert found["single_changes"] == [row for row in steps if row["better"]][:3]
+    assert found["decision"]["advice"] and 1 <= len(found["trials"]) <= 3
+    assert found["trials"][0]["rank"] == (found["decision"]["tied_rows"] or [1])[0]
+    assert len(found["exported"]) == len(found["trials"])
+    read = run(capsys, "estimate", found["exported"][0], *options, "--format", "json").json["estimate"]
+    assert read["strategy"] == found["trials"][0]["strategy"]
