@@ -225,7 +225,7 @@ def _add_collectives(
                 backward = np.zeros_like(backward)
             else:
                 backward = backward * (1.0 - hidden_frac)
-        elif op.group == "cp":  # ring steps run under the attention of the block in hand
+        elif op.group == "cp" and op.op != "all_to_all":  # ring steps run under the attention of the block in hand
             steps = (core.cp - 1.0) / np.maximum(core.cp, 1.0)  # the last block in hand has none to wait for
             forward = _under(forward, steps * attention_s, overheads.overlap_slowdown_frac)
             backward = _under(backward, steps * attention_back_s, overheads.overlap_slowdown_frac)
