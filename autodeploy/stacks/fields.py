@@ -95,6 +95,7 @@ MEANINGS = {
     "dropout": "The program trains with dropout.",
     "fsdp": "Fully sharded data parallelism gathers by layer.",
     "swap_whole_layers": "Activation swap takes all that a layer saves, not the attention half's tensors.",
+    "bias_balanced": "Experts are balanced by a bias on their selection, without an auxiliary loss.",
     "fp8_dispatch": "Expert tokens are dispatched in 8 bit and combined in 16.",
     "fp8_activation_input": "Inputs of gated activations are kept in 8 bit, attention outputs once in 12 (DeepSeek-V3).",
     "narrow_gradients_kept": "16-bit gradients stay beside the fp32 ones.",

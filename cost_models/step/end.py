@@ -126,7 +126,9 @@ def slowed_by_reduction_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F
 
 def overhead_s(group: PricedGroup) -> F64:
     overheads = group.case.hardware.overheads
-    return np.asarray(overheads.step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
+    # Times composed of profiles of layers know no host time of a step.
+    step_s = 0.0 if group.case.workload.stack.short_bursts else overheads.step_s
+    return np.asarray(step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
 
 
 def straggler_frac(group: PricedGroup) -> F64:
