@@ -60,8 +60,8 @@ OWN = (
     Field("fp8_gather", False, "torchao's float8: FSDP gathers weights, TP activations, in fp8 (not rowwise)."),
     Field("routing", "real", "Of tokens to experts: trained, or forced to be even.", ROUTINGS),
     Field("moe_capacity_factor", 0.0, "Most load of an expert over the mean, the rest dropped; 0: dropless."),
-    Field("trained", "all", "What is trained. Adapters (LoRA) and frozen parts are not priced, so nothing else is taken.",
-          ("all",)),
+    Field("trained", "all", "What is trained, but for adapters (lora_rank): other frozen parts are not priced.", ("all",)),
+    Field("lora_rank", 0, "Rank of adapters beside every linear layer, all else frozen; 0: everything is trained."),
     Field("mtp", True, "Multi-token prediction modules of the model are trained."),
     Field("in_network_reduction", True, "Switches reduce where the machine's can (NVLink SHARP)."),
 )  # fmt: skip
@@ -76,6 +76,7 @@ MEANINGS = {
     "grouped_gemm": "Experts of a card are one grouped product.",
     "overlap_grad_reduce": "Gradients are reduced while the backward runs.",
     "serial_grad_reduce_under_ep_overlap": "EP overlap and DualPipeV exclude overlapped gradient reduction.",
+    "whole_gradients_reduced": "ZeRO-1 all-reduces whole gradients, instead of reduce-scattering them.",
     "overlap_param_gather": "Parameters are gathered while the forward runs.",
     "overlap_p2p": "Pipeline transfers run beside computing.",
     "overlap_tp": "Collectives of tensor parallelism are cut up and run under their product.",
@@ -94,6 +95,7 @@ MEANINGS = {
     "dropout": "The program trains with dropout.",
     "fsdp": "Fully sharded data parallelism gathers by layer.",
     "swap_whole_layers": "Activation swap takes all that a layer saves, not the attention half's tensors.",
+    "bias_balanced": "Experts are balanced by a bias on their selection, without an auxiliary loss.",
     "fp8_dispatch": "Expert tokens are dispatched in 8 bit and combined in 16.",
     "fp8_activation_input": "Inputs of gated activations are kept in 8 bit, attention outputs once in 12 (DeepSeek-V3).",
     "narrow_gradients_kept": "16-bit gradients stay beside the fp32 ones.",
@@ -138,7 +140,7 @@ def checked_value(field: Field, value: Any, where: str) -> Any:
     """The value in the field's own kind; text is read (``--set``), YAML is taken as it is."""
     read = _read(field, value)
     if read is None:
-        remedy = "adapters (LoRA) and frozen parts are not priced yet" if field.name == "trained" else ""
+        remedy = "adapters are --set lora_rank=16; other frozen parts are not priced" if field.name == "trained" else ""
         raise InputError(f"{where} {field.name}", value, field.allowed, remedy)
     return read
 
