@@ -49,6 +49,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
         "autodeploy.cli.estimate", "estimate", "Price one strategy: time and memory by cause and rank."
     ),
     "advise": Command("autodeploy.cli.advise", "advise", "From a launch file to what to run: one page."),
+    "diagnose": Command("autodeploy.cli.diagnose", "diagnose", "A training log against its prediction."),
     "explain": Command("autodeploy.cli.explain", "explain", "Why a strategy costs what it does."),
     "compare": Command("autodeploy.cli.compare", "compare", "Two strategies side by side."),
     "simulate": Command("autodeploy.cli.simulate", "simulate", "Replay one step event by event."),
