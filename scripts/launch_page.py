@@ -51,6 +51,14 @@ gain most, the decision of the search with its probabilities, the trials worth r
 `autodeploy compare FILE B` takes A from a launch file; A and B may be launch files too. `autodeploy.compare/1`: `a`, `b`,
 `difference_s`, `causes` (they sum to the difference), `single_changes`.
 
+## A log against its prediction
+
+@4@
+
+The log needs the dump of its arguments and its iterations; timers (`--timing-log-level`) and the memory line are held
+against their causes where they are there. `autodeploy.diagnose/1`: `measured`, `estimate`, `gap_s`, `inside_band`,
+`explanations` (single suppositions, `explains_frac` of the gap), `changes`, `verdict`.
+
 ## Launch settings
 
 `autodeploy export MODEL STRATEGY --to megatron|mindspeed|megatron-bridge|torchtitan|deepspeed` writes complete settings, a
@@ -78,6 +86,7 @@ COMMANDS = (
     "--seq-length 8192",
     "autodeploy export pangu-ultra-moe-718b TP8/PP16/VPP2/EP32/MBS2 --to mindspeed --devices 6144 --seq-length 8192 "
     "--global-batch 4608",
+    "autodeploy diagnose tests/data/launch/training.log --hardware h100-sxm",
 )
 
 
