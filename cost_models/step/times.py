@@ -21,7 +21,7 @@ from cost_models.step.end import (
     straggler_frac,
 )
 from cost_models.step.group import PricedGroup
-from cost_models.step.pipeline import pipeline_s, wait_for_sends
+from cost_models.step.pipeline import on_lanes, overlapped_pipeline_s, pipeline_s, wait_for_sends
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64, I64
 
@@ -47,13 +47,33 @@ def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
     busy = (load.forward_s + load.backward_s) * group.micro_batches[:, None]
     critical = np.argmax(busy, axis=1)
     times = _busy_causes(affected, group, busy, critical)
-    times["bubble"] = pipeline_s(stages, group) - _at(busy, critical)
+    _share_out(times, _pipeline_s(affected, group) - _at(busy, critical))
     for cause, seconds in _end_causes(stages, load, group).items():
         times[cause] = times.get(cause, 0.0) + seconds
     total = np.sum(np.stack(list(times.values())), axis=0)
     times["straggler"] = total * straggler_frac(group)
     by_cause = {cause: times[cause] for cause in STEP_CAUSES}
     return StepTimes(step_s=total + times["straggler"], by_cause=by_cause, critical_rank=critical, busy_s=busy)
+
+
+def _pipeline_s(affected: Affected, group: PricedGroup) -> F64:
+    """Seconds of the pipeline; what overlaps expert communication on lanes is priced by them, nothing hidden. [N]"""
+    lanes = on_lanes(group)
+    if not lanes.any():
+        return pipeline_s(affected.costs, group)
+    out = np.empty(len(lanes))
+    at, rest = np.flatnonzero(lanes), np.flatnonzero(~lanes)
+    out[at] = overlapped_pipeline_s(affected.without("ep_comm").costs.take(at), group.take(at))
+    if len(rest):
+        out[rest] = pipeline_s(affected.costs.take(rest), group.take(rest))
+    return out
+
+
+def _share_out(times: dict[str, F64], left: F64) -> None:
+    """What the pipeline takes beyond the rank's own work is bubble; less than that: more communication is hidden."""
+    over = np.minimum(np.maximum(-left, 0.0), times["ep_comm"])
+    times["ep_comm"] = times["ep_comm"] - over
+    times["bubble"] = left + over
 
 
 def _at(by_rank: F64, rank: I64) -> F64:
