@@ -14,7 +14,12 @@ from cost_models.inputs import Device, GemmCurve
 from cost_models.operators import FusedAttention, Gemm, GroupedGemm, MemoryBound
 from cost_models.strategies import F64
 
-FP8_PRECISIONS = {"fp8": "fp8", "fp8_block": "fp8_block", "mxfp8": "fp8_block", "nvfp4": "fp4"}
+# Bytes of an operand's element, by the name of its curve. Block scales (1 B per 16 of NVFP4, per 32 of MXFP8) are left out.
+OPERAND_BYTES = {
+    "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.0, "fp4": 0.5, "nvfp4": 0.5,
+}  # fmt: skip
+# A recipe whose own curve or peak a device lacks takes the next one's.
+NARROWER = {"mxfp8": "fp8_block", "fp8_block": "fp8", "nvfp4": "fp4", "fp4": "fp8", "fp8": "bf16", "fp16": "bf16"}
 SQUARE_TILES = ((128, 128), (128, 256), (256, 128))
 BACKWARD_ATTENTION_FLOP = (
     2.5  # recomputed scores, dV, dP, dQ, dK against two products forward (FlashAttention-2, section 3)
@@ -33,12 +38,24 @@ class Price:
 
 
 def matmul_dtype(precision: str, device: Device) -> str:
-    """The dtype whose GEMM curve prices the weight products; falls back to the widest measured one."""
-    wanted = FP8_PRECISIONS.get(precision, precision)
-    for dtype in (wanted, "fp8", "bf16"):
-        if dtype in device.gemm and (dtype != "fp8" or wanted not in ("bf16", "fp16")):
-            return dtype
-    return "fp16" if "fp16" in device.gemm else "bf16"
+    """The dtype whose GEMM curve prices the weight products: the recipe's own, or its nearest relative's."""
+    return nearest_dtype(precision, device.gemm)
+
+
+def nearest_dtype(dtype: str, known: Mapping[str, object]) -> str:
+    """``dtype``, or the relative of it that ``known`` has."""
+    while dtype not in known and dtype in NARROWER:
+        dtype = NARROWER[dtype]
+    return dtype if dtype in known else next(iter(known))
+
+
+def sustained_frac(dtype: str, device: Device) -> float:
+    """Matrix rate of a long step relative to the isolated benchmark, by the dtype of its curve."""
+    if OPERAND_BYTES[dtype] >= OPERAND_BYTES["bf16"]:
+        return device.sustained_frac
+    if OPERAND_BYTES[dtype] < OPERAND_BYTES["fp8"]:
+        return device.sustained_frac * device.fp4_frac
+    return device.sustained_frac * (device.fp8_frac if dtype == "fp8" else device.block_scaled_frac)
 
 
 def _tile_factor(rows: F64, cols: F64, batch: F64, units: int, curve: GemmCurve) -> F64:
@@ -70,15 +87,15 @@ def gemm_s(
 ) -> F64:
     """Seconds of ``batch`` products rows x cols x depth, launch left out. See inputs.GemmCurve for the form."""
     curve = device.gemm[dtype]
-    peak = device.peak_flop_per_s[_peak_key(dtype, device)]
-    operand = 1.0 if dtype.startswith("fp") and dtype not in ("fp16", "fp32") else 2.0
+    peak = device.peak_flop_per_s[nearest_dtype(dtype, device.peak_flop_per_s)]
+    operand = OPERAND_BYTES[dtype]
     flop = 2.0 * rows * cols * depth * batch
     rate = peak * curve.efficiency_max_frac * efficiency / (1.0 + curve.k_half / depth)
     # Both are the power limit: a product so long that it throttles by itself does not throttle again in a long step.
     droop = 1.0 - curve.droop_frac * flop / (flop + curve.droop_half_flop)
     busy = (
         flop
-        / (rate * np.minimum(droop, device.sustained_frac))
+        / (rate * np.minimum(droop, sustained_frac(dtype, device)))
         * _tile_factor(rows, cols, batch, device.compute_units, curve)
     )
     moved = batch * (operand * depth * (rows + cols) + out_bytes * rows * cols)
@@ -86,16 +103,11 @@ def gemm_s(
     return np.maximum(busy, stream)
 
 
-def _peak_key(dtype: str, device: Device) -> str:
-    key = "fp8" if dtype == "fp8_block" else dtype
-    return key if key in device.peak_flop_per_s else "bf16"
-
-
 def price_gemm(op: Gemm, device: Device, dtype: str, grad_bytes: float) -> Price:
     """Weight products: forward, dgrad, wgrad. Activation products: forward, and both backward ones as input gradients."""
     batch = np.broadcast_to(np.asarray(op.batch, dtype=float), op.rows.shape)
     own = dtype if op.weight else ("bf16" if dtype not in ("fp16",) else dtype)
-    own = own if own in device.gemm else "bf16"
+    own = nearest_dtype(own, device.gemm)
     curve = device.gemm[own]
     quantize: F64 | float = 0.0
     if curve.quantize_memory_frac:
@@ -116,14 +128,14 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     """One product per local expert, in one grouped kernel, or without one as plain products one after another."""
     if not grouped:
         return _price_expert_by_expert(op, device, dtype, grad_bytes)
-    key = dtype if dtype in device.grouped_gemm else "bf16"
+    key = nearest_dtype(dtype, device.grouped_gemm)
     curve = device.grouped_gemm[key]
-    peak = device.peak_flop_per_s[_peak_key(key, device)]
+    peak = device.peak_flop_per_s[nearest_dtype(key, device.peak_flop_per_s)]
     per_group = np.maximum(op.rows / op.groups, 1.0)
     flop = 2.0 * op.rows * op.cols * op.depth
-    sustained = device.sustained_frac * device.grouped_frac
+    sustained = sustained_frac(key, device) * device.grouped_frac
     rate = peak * sustained * curve.efficiency_max_frac / (1.0 + curve.rows_half / per_group)
-    operand = 1.0 if key.startswith("fp8") else 2.0
+    operand = OPERAND_BYTES[key]
     bandwidth = device.hbm_bandwidth_bytes_per_s * curve.memory_efficiency_frac
     weights = op.groups * op.cols * op.depth
     activations = op.rows * (op.cols + op.depth)
@@ -134,7 +146,21 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     )
     wgrad_bytes = operand * activations + 2 * grad_bytes * weights
     wgrad = np.maximum(flop / rate / curve.wgrad_frac, wgrad_bytes / bandwidth) + launches
-    return Price(forward, dgrad, wgrad, 1.0, 2.0)
+    # cuBLAS and hipBLASLt run a group as plain products side by side (Transformer Engine's grouped linear does), so it is no
+    # slower than those; CANN's npu_grouped_matmul is a kernel of its own. One expert is a plain product everywhere.
+    plain = (op.groups <= 1) | (device.vendor != "ascend")
+    one = _price_expert_by_expert(op, device, dtype, grad_bytes)
+
+    def least(group_s: F64, plain_s: F64) -> F64:
+        return np.where(plain, np.minimum(group_s, plain_s), group_s)
+
+    return Price(
+        least(forward, one.forward_s),
+        least(dgrad, one.backward_input_s),
+        least(wgrad, one.backward_weight_s),
+        1.0,
+        2.0,
+    )
 
 
 def _price_expert_by_expert(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float) -> Price:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cost_models.dims import Core
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import FeedForward, ModelSpec, Workload
 from cost_models.mixers.core_attention import BF16, tensor_parallel_half
-from cost_models.operators import Collective, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
+from cost_models.operators import Collective, Gemm, GroupedGemm, HostIssue, LayerOps, MemoryBound, Saved
 from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 
 FULL = RECOMPUTE_BIT["full"]
@@ -19,6 +21,9 @@ MOE_ACT = RECOMPUTE_BIT["moe_act"] | MOE
 # A gather or scatter of token rows reaches about half of a plain copy: SimuMax measured permute at 0.50 of peak bandwidth
 # on B200 against 0.666 for element-wise kernels, and 0.19 against 0.91 on A100 PCIe.
 PERMUTE_FRAC = 0.6
+# Not fused: torch's index_select, and index_add backward, whose atomic sums on 16-bit rows run far below a copy. Primus
+# measures 8 ms less a layer of DeepSeek-V2-Lite at micro-batch 12 once the dispatcher no longer permutes (primus_moe).
+UNFUSED_PERMUTE_FRAC = 0.3
 
 
 # A clamped gate with an offset, every step a pass of its own over 16-bit tensors; bytes per output element, forward: bias of
@@ -81,7 +86,8 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
     _router(ops, tokens, wide, e + ffn.zero_experts, k)
     if ffn.latent:
         _latent(ops, tokens, wide, h)
-    _token_moves(ops, core, tokens, sent, received, h)
+    frac = PERMUTE_FRAC if workload.stack.fused_permute else UNFUSED_PERMUTE_FRAC
+    _token_moves(ops, core, _Rows(tokens, sent, received), h, frac)
     forward, backward, kernels = activation_passes(ffn.gated, True)
     if not ffn.fusable_activation:
         forward, backward, kernels = CLAMPED_PASSES
@@ -96,6 +102,7 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
         Saved(name="experts_up", size_bytes=BF16 * received * up, modules=MOE),
         Saved(name="experts_activation", size_bytes=BF16 * received * f, modules=MOE_ACT),
     )  # fmt: skip
+    _host_issue(ops, workload, core, groups)
     _dispatch(ops, ffn, core, sent * h * BF16, imbalance)
     if ffn.shared_width:
         _dense_ops(ops, float(ffn.shared_width), ffn.gated, model, workload, core, MOE, "shared_experts")
@@ -124,23 +131,60 @@ def _router(ops: LayerOps, tokens: F64, h: float, e: float, k: float) -> None:
     )  # fmt: skip
 
 
-def _token_moves(ops: LayerOps, core: Core, tokens: F64, sent: F64, received: F64, h: float) -> None:
+# Host work of an expert layer, forward and backward, in kernels of the profile's host time (10 us; backward ones 0.6 of it).
+# Fitted by hand to steps that the host bounds, milliseconds a layer and micro-batch, forward and backward together:
+# DeepSeek-V2-Lite on MI355X 14.1 and 14.4 at micro-batch 1 and 2, whatever the work (primus_moe); Moonlight on H100 about 14.7;
+# Qwen3-30B on B200 with the router in a graph 8.8 to 9.2, and on H100 with HybridEP besides no more than 6.6 (megatron_bridge).
+# ROUTER: scores, top-k, auxiliary loss, counts by expert and their exchange. DISPATCH: two exchanges, splits, sorts; HybridEP
+# sorts and counts in its own kernels. EXPERTS: the modules of the grouped products; EACH_EXPERT: one module per expert.
+ROUTER_HOST, DISPATCH_HOST, HYBRID_HOST, EXPERTS_HOST = (220.0, 200.0), (240.0, 300.0), (60.0, 80.0), (160.0, 320.0)
+EACH_EXPERT_HOST = (20.0, 40.0)
+
+
+def _host_issue(ops: LayerOps, workload: Workload, core: Core, groups: F64) -> None:
+    """What the host does for an expert layer. Without drops it waits for the counts of the routing before it can size an
+    all-to-all, so the card's queue is empty when it issues dispatch and experts; DeepEP and HybridEP exchange counts in their
+    own kernels."""
+    stack = workload.stack
+    hybrid = core.dispatcher == DISPATCHER_CODE["hierarchical-dedup"]
+    waits = ~hybrid if not (stack.sync_free_moe or stack.moe_capacity_factor) else np.zeros_like(hybrid)
+    dispatch = [np.where(hybrid, few, many) for few, many in zip(HYBRID_HOST, DISPATCH_HOST, strict=True)]
+    experts: list[F64 | float] = list(EXPERTS_HOST)
+    if not stack.grouped_gemm:
+        experts = [one * groups for one in EACH_EXPERT_HOST]
+    ops.add(
+        HostIssue(name="router", forward_kernels=ROUTER_HOST[0], backward_kernels=ROUTER_HOST[1], graphed=True, modules=MOE),
+        HostIssue(name="dispatch", forward_kernels=dispatch[0], backward_kernels=dispatch[1], drains=waits, modules=MOE),
+        HostIssue(name="experts", forward_kernels=experts[0], backward_kernels=experts[1], drains=waits, modules=MOE),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Token rows of a card, [U]: its own tokens, their copies by expert, and what its experts receive."""
+
+    tokens: F64
+    sent: F64
+    received: F64
+
+
+def _token_moves(ops: LayerOps, core: Core, rows: _Rows, h: float, frac: float) -> None:
     """Permute before dispatch, sort by expert after it, and both back: each reads and writes token rows.
 
     A de-duplicating dispatcher (DeepEP, HybridEP) sends tokens as they lie and multiplies them on arrival, so that only
     the sort by expert remains.
     """
     read_write = 2 * BF16 * h
-    around = (tokens + sent) * BF16 * h  # one read of each token, one write of each copy
+    around = (rows.tokens + rows.sent) * BF16 * h  # one read of each token, one write of each copy
     around = np.where(core.dispatcher == DISPATCHER_CODE["hierarchical-dedup"], 0.0, around)
     ops.add(
         MemoryBound(name="permute", forward_bytes=around, backward_bytes=around, forward_kernels=3, backward_kernels=2,
-                    modules=MOE, efficiency_frac=PERMUTE_FRAC),
-        MemoryBound(name="sort_by_expert", forward_bytes=2 * read_write * received,
-                    backward_bytes=2 * read_write * received, forward_kernels=4, backward_kernels=4, modules=MOE,
-                    efficiency_frac=PERMUTE_FRAC),
+                    modules=MOE, efficiency_frac=frac),
+        MemoryBound(name="sort_by_expert", forward_bytes=2 * read_write * rows.received,
+                    backward_bytes=2 * read_write * rows.received, forward_kernels=4, backward_kernels=4, modules=MOE,
+                    efficiency_frac=frac),
         MemoryBound(name="unpermute", forward_bytes=around, backward_bytes=around, forward_kernels=3, backward_kernels=3,
-                    modules=MOE, efficiency_frac=PERMUTE_FRAC),
+                    modules=MOE, efficiency_frac=frac),
     )  # fmt: skip
 
 

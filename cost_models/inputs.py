@@ -302,6 +302,11 @@ class Device:
     # limit lowers the clock, and framework calls sit between the products. Fitted to training runs.
     sustained_frac: float = 1.0
     grouped_frac: float = 1.0  # the same for grouped expert products, on top of sustained_frac
+    # The same for narrow products, on top of sustained_frac (casts, scales, clock): one scale per tensor, scales per block,
+    # and 4 bits, whose curve has no table of its own.
+    fp8_frac: float = 1.0
+    block_scaled_frac: float = 1.0
+    fp4_frac: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +351,13 @@ class SoftwareStack:
     scatter_gather_p2p: bool = True  # P2P sends 1/t of the activation and gathers it in the node
     wgrad_accumulation_fused: bool = True
     cuda_graphs: bool = False
+    # With cuda_graphs: the graphs cover attention, router and the count of tokens; dispatch and experts, whose shapes change
+    # with the routing, are launched by the host (Transformer Engine's scoped capture).
+    graphs_without_experts: bool = False
+    # The host never waits for the number of tokens that experts get: sizes stay on the card, or are fixed by a capacity.
+    sync_free_moe: bool = False
+    fused_permute: bool = True  # token rows are moved by one kernel, not by torch's index_select and index_add
+    consecutive_routing: bool = False  # forced balance whose k experts of a token are neighbours
     host_cost_factor: float = 1.0  # host time per kernel relative to the profile's (older programs issue more slowly)
     # Times composed of short profiles, so that (inferred) the clock is not yet lowered by sustained power.
     short_bursts: bool = False

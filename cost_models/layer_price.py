@@ -17,7 +17,7 @@ from cost_models.dims import Core
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
 from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
-from cost_models.strategies import F64
+from cost_models.strategies import F64, Bool
 
 FAMILIES = (
     "attention", "gemm", "experts", "memory_bound", "embedding", "head", "host", "tp_comm", "cp_comm", "ep_comm",
@@ -76,6 +76,27 @@ class _Column:
         self.backward_kernels += price.backward_kernels
         self.again(family, modules, price.forward_s)
 
+    def wait_for_host(
+        self, issue: F64 | float, issue_back: F64 | float, drained: F64 | float, overlapped: Bool, blocking: bool
+    ) -> None:
+        """Adds the seconds that the card waits: what issuing outlasts computing, and at least what follows a drained queue."""
+        host = FAMILY_INDEX["host"]
+        apart = np.where(overlapped, 1.0, 0.0)  # communication that lies under another micro-batch covers nothing here
+        busy = self.forward.sum(axis=1) - apart * self.forward[:, EP]
+        back = self.backward_input.sum(axis=1) + self.backward_weight.sum(axis=1) - apart * self.backward_input[:, EP]
+        again = self.recompute.sum(axis=2)
+        share = again / np.maximum(self.forward.sum(axis=1), 1e-12)[:, None]
+
+        def waits(issue_s: F64 | float, busy_s: F64, least_s: F64 | float) -> F64 | float:
+            if blocking:
+                return BLOCKING_ROUND_TRIP * issue_s
+            return np.maximum(np.maximum(issue_s - busy_s, 0.0), least_s)
+
+        column = lambda value: np.broadcast_to(np.asarray(value, dtype=float), self.size)[:, None]  # noqa: E731
+        self.recompute[:, :, host] += waits(column(issue) * share, again, column(drained) * share)
+        self.forward[:, host] += waits(issue, busy, drained)
+        self.backward_input[:, host] += waits(issue_back, back, 0.0)
+
     def again(self, family: int, modules: int, seconds: F64) -> None:
         for m, mask in enumerate(self.masks):
             if mask & modules:
@@ -130,7 +151,7 @@ def _price_column(
             dgrad_pool += price.backward_input_s
             wgrad_pool += price.backward_weight_s
     _add_collectives(column, ops.collectives, hardware, workload, core, {"dgrad": dgrad_pool, "wgrad": wgrad_pool})
-    _add_host(column, hardware, workload)
+    _add_host(column, ops, hardware, workload, core)
     return column
 
 
@@ -203,24 +224,26 @@ def _collective_s(
     return ring_s(kind, size_bytes, size, stride, hardware)
 
 
-def _add_host(column: _Column, hardware: HardwareProfile, workload: Workload) -> None:
-    """Small steps wait for the host: a layer takes at least the time to issue its kernels."""
-    per_kernel = hardware.overheads.host_kernel_s * workload.stack.host_cost_factor
-    if workload.stack.cuda_graphs or per_kernel == 0.0:
+def _add_host(column: _Column, ops: LayerOps, hardware: HardwareProfile, workload: Workload, core: Core) -> None:
+    """Small steps wait for the host: a layer takes at least the time to issue its kernels. Where the host has waited for the
+    card (token counts of a mixture of experts), what it issues next is exposed even beside long kernels. Where experts'
+    communication runs under another micro-batch, computing alone covers the issue."""
+    stack = workload.stack
+    per_kernel = hardware.overheads.host_kernel_s * stack.host_cost_factor * (0.5 if stack.compiled else 1.0)
+    if per_kernel == 0.0 or (stack.cuda_graphs and not stack.graphs_without_experts):
         return
-    if workload.stack.compiled:
-        per_kernel = 0.5 * per_kernel
-    host = FAMILY_INDEX["host"]
-    issue = per_kernel * column.forward_kernels
-    again = column.recompute.sum(axis=2)
-    share = again / np.maximum(column.forward.sum(axis=1), 1e-12)[:, None]
-    busy = column.backward_input.sum(axis=1) + column.backward_weight.sum(axis=1)
-    issue_back = per_kernel * hardware.overheads.backward_host_frac * column.backward_kernels
-    blocking = workload.stack.launch_blocking
-
-    def waits(issue_s: F64 | float, busy_s: F64) -> F64 | float:
-        return BLOCKING_ROUND_TRIP * issue_s if blocking else np.maximum(issue_s - busy_s, 0.0)
-
-    column.recompute[:, :, host] += waits(issue * share, again)
-    column.forward[:, host] += waits(issue, column.forward.sum(axis=1))
-    column.backward_input[:, host] += waits(issue_back, busy)
+    graphs = stack.cuda_graphs
+    host_ops = [op for op in ops.host if not (graphs and op.graphed)]
+    if graphs and not host_ops:
+        return
+    own = 0.0 if graphs else 1.0
+    forward_kernels = own * column.forward_kernels + sum(op.forward_kernels for op in host_ops)
+    backward_kernels = own * column.backward_kernels + sum(op.backward_kernels for op in host_ops)
+    drained = per_kernel * sum(np.where(op.drains, op.forward_kernels, 0.0) for op in host_ops)
+    column.wait_for_host(
+        per_kernel * forward_kernels,
+        per_kernel * hardware.overheads.backward_host_frac * backward_kernels,
+        drained,
+        core.ep_overlap,
+        stack.launch_blocking,
+    )

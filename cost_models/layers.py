@@ -18,6 +18,7 @@ def _merge(target: LayerOps, source: LayerOps) -> None:
     target.computes += source.computes
     target.collectives += source.collectives
     target.saved += source.saved
+    target.host += source.host
 
 
 def norm_op(model: ModelSpec, workload: Workload, tokens: F64, modules: int) -> MemoryBound:

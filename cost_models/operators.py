@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cost_models.inputs import FeedForward
-from cost_models.strategies import F64
+from cost_models.strategies import F64, Bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,20 @@ class MemoryBound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostIssue:
+    """Work of the host beside the kernels that are priced, counted in kernels: small torch operations, Python, launches by
+    expert. ``graphed``: a graph of attention and router spares it. ``drains``: the host waits for the card before it, so that
+    the card waits for the host afterwards."""
+
+    name: str
+    forward_kernels: F64 | float
+    backward_kernels: F64 | float
+    graphed: bool = False
+    drains: Bool | bool = False  # [U]
+    modules: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """Communication inside a layer. ``backward_overlap`` names what its backward half runs under: "", "dgrad", "wgrad"."""
 
@@ -102,13 +116,16 @@ class LayerOps:
     computes: list[Gemm | GroupedGemm | FusedAttention | MemoryBound] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
     saved: list[Saved] = field(default_factory=list)
+    host: list[HostIssue] = field(default_factory=list)
     dense_parameters: F64 | float = 0.0  # sharded over TP or replicated; optimizer state over DP x CP
     expert_parameters: F64 | float = 0.0  # routed experts; optimizer state over expert DP
 
-    def add(self, *items: Gemm | GroupedGemm | FusedAttention | MemoryBound | Collective | Saved) -> None:
+    def add(self, *items: Gemm | GroupedGemm | FusedAttention | MemoryBound | Collective | Saved | HostIssue) -> None:
         for item in items:
             if isinstance(item, Saved):
                 self.saved.append(item)
+            elif isinstance(item, HostIssue):
+                self.host.append(item)
             elif isinstance(item, Collective):
                 self.collectives.append(item)
             else:

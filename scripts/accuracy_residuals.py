@@ -13,6 +13,7 @@ import numpy as np
 
 from autodeploy.accuracy import RunResult, compare, read_runs
 from autodeploy.accuracy.residuals import describe, residuals, worst
+from cost_models.step import evaluate
 
 
 def main() -> None:
@@ -24,7 +25,7 @@ def main() -> None:
         if (options.all_rows or run.gated) and (not words or any(word in run.report_group for word in words))
     ]  # fmt: skip
     start = time.perf_counter()
-    report = compare(run_set, runs=runs)
+    report = compare(run_set, runs=runs, evaluate=evaluate)  # the closed form alone: no replay of what users type
     print(f"{len(runs)} runs in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     results = list(report.results)
     for name in options.by:

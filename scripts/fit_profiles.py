@@ -20,7 +20,7 @@ from typing import Any
 import fit_published as published
 import numpy as np
 from fit_ascend import ascend, cloudmatrix
-from fit_rules import RING_OPS, Fits, derived, inter_entries, older_kernels, scaled
+from fit_rules import RING_OPS, Fits, derived, inter_entries, older_kernels, rebalanced, scaled
 
 from autodeploy.calibrate.curves import gemm_s, grouped_gemm_s
 from autodeploy.calibrate.entries import entry, rounded
@@ -322,6 +322,21 @@ def power_limited(fitter: Fitter) -> Fits:
     return fits
 
 
+def h20(fitter: Fitter) -> Fits:
+    """Hopper with a quarter of the H100's matrix rate per unit: its own balance of multiplying and feeding."""
+    hopper, device = fitter.device("h100-sxm"), fitter.device("h20")
+    rates = [each.peak_flop_per_s["bf16"] / each.compute_units for each in (device, hopper)]
+    ratio = rates[0] / rates[1]
+    rule = (
+        f"H100 curve with {ratio:.3f} of its matrix rate per unit, fed as fast: e' = 1 / (1 + {ratio:.3f} (1 / e - 1))"
+    )
+    base = fitter.fits("h100-sxm")
+    return {
+        section: {key: rebalanced(curve, ratio, rule) for key, curve in base[section].items()}
+        for section in ("gemm", "grouped_gemm", "attention")
+    }
+
+
 def amd(name: str) -> Callable[[Fitter], Fits]:
     """H100's curves, scaled so that the best matmul found on the card is met; links from their usable share."""
 
@@ -384,6 +399,7 @@ RECIPES: dict[str, Callable[[Fitter], Fits]] = {
     "gb200-nvl72": blackwell("gb200-nvl72", "gb200"),
     "gb300-nvl72": blackwell("gb300-nvl72", "gb300"),
     "h100-96g-hbm2e-500w": power_limited,
+    "h20": h20,
     "mi300x": amd("mi300x"),
     "mi325x": amd("mi325x"),
     "mi355x": amd("mi355x"),

@@ -30,6 +30,23 @@ def scaled(node: Fits, factor: float, rule: str) -> Fits:
     return derived(node, rule, **{name: node[name] * factor for name in names if name in node})
 
 
+def rebalanced(node: Fits, ratio: float, rule: str) -> Fits:
+    """A curve of a card whose units multiply ``ratio`` times as fast but are fed and launched as fast as the relative's.
+
+    Of a FLOP's time on the relative, 1 / (P e) = 1 / P + c, the part c that is not multiplying stays: with P x ratio the
+    efficiency is 1 / (1 + ratio (1 / e - 1)), the depth at which a product is half as fast shrinks to ``ratio`` of it, and
+    a card with so little to multiply does not run into its power limit.
+    """
+    names = ("efficiency_max_frac", "forward_efficiency_frac", "backward_efficiency_frac")
+    changes = {name: 1 / (1 + ratio * (1 / node[name] - 1)) for name in names if name in node}
+    changes |= {
+        name: node[name] * ratio for name in ("k_half", "rows_half", "seq_half", "backward_seq_half") if name in node
+    }
+    if "droop_frac" in node:
+        changes["droop_frac"] = 0.0
+    return derived(node, rule, **changes)
+
+
 def older_kernels(flash2: Fits) -> Fits:
     """flash1 and the Triton kernel from flash2, by the FlashAttention-2 paper (arXiv 2307.08691, section 4)."""
     paper = "FlashAttention-2 paper: 1.7-3.0x faster than FlashAttention, 1.3-2.5x than Triton, forward and backward"

@@ -6,6 +6,7 @@ from typing import Any
 
 from autodeploy.accuracy.compare import Report, RunResult, family_figures, group_figures, total_figures
 from autodeploy.accuracy.targets import TargetStatus, target_status
+from autodeploy.report.error_band import band_of
 
 SCHEMA = "autodeploy.accuracy/1"
 
@@ -44,8 +45,12 @@ def run_row(result: RunResult) -> dict[str, Any]:
         "command": result.typed.command if result.typed else None,
         "as_typed_step_time_s": result.typed.step_s if result.typed else None,
         "as_typed_time_error_frac": result.as_typed_time_error_frac,
+        "as_typed_error_frac": band_of(result.typed.like, without=run.family).frac if result.typed else None,
         "as_typed_memory_gib": result.as_typed_memory_gib,
         "as_typed_memory_error_frac": result.as_typed_memory_error_frac,
+        "as_typed_memory_error_band_frac": (
+            band_of(result.typed.like, "memory", without=run.family).frac if result.typed else None
+        ),
         "as_typed_oom": None if result.typed is None else not result.typed.fits,
         "as_typed_skipped": result.untyped,
         "time_s": result.time_s,

@@ -23,6 +23,7 @@ from autodeploy.accuracy.stack import chosen_imbalance, kernel_of, precision_of,
 from autodeploy.hardware.network import network_text
 from autodeploy.models.run_models import name_of
 from autodeploy.models.zoo import zoo_model, zoo_names
+from autodeploy.report.likeness import Likeness, likeness
 from autodeploy.stacks import Program, load_stack
 from autodeploy.stacks.apply import context_of
 from autodeploy.strategy.convert import batch_to_strategy, strategy_to_batch
@@ -44,8 +45,16 @@ class TypedRun:
     run: Run
     command: str
     backend: str
+    stack: str
     settled: Case
     batch: StrategyBatch
+
+    @property
+    def like(self) -> Likeness:
+        """What the run has in common with others, for the band that the command prints."""
+        case = self.settled
+        pp, devices = int(self.batch.pp[0]), int(self.batch.devices[0])
+        return likeness(case.model, case.hardware, case.workload.precision, self.stack, pp, devices)
 
 
 class Typist:
@@ -91,7 +100,14 @@ class Typist:
             words = self._words(run, model, text, sizes, backend, program)
             if imbalance is not None:
                 words += ["--imbalance", f"{imbalance:g}"]
-            return TypedRun(run=run, command=shlex.join(words), backend=backend, settled=settled, batch=batch)
+            return TypedRun(
+                run=run,
+                command=shlex.join(words),
+                backend=backend,
+                stack=stack.name,
+                settled=settled,
+                batch=batch,
+            )
         raise error  # type: ignore[misc]
 
     def _strategy(self, settled: Case, point: Point, backend: str) -> tuple[str, StrategyBatch]:
@@ -183,6 +199,7 @@ class TypedPrice:
     """What the command prints."""
 
     command: str
+    like: Likeness
     step_s: float
     allocated_bytes: float
     reserved_bytes: float
@@ -200,6 +217,7 @@ def price_typed(typed: Iterable[TypedRun], evaluate: Any, replay: Any) -> Mappin
         for i, each in enumerate(group):
             prices[each.run.id] = TypedPrice(
                 command=each.command,
+                like=each.like,
                 step_s=float(seconds[i]),
                 allocated_bytes=float(cost.peak_allocated_bytes[i]),
                 reserved_bytes=float(cost.peak_reserved_bytes[i]),

@@ -15,9 +15,8 @@ from autodeploy.calibrate.measurements import (
     GroupedGemmTable,
     MoeTable,
 )
+from cost_models.compute import OPERAND_BYTES
 from cost_models.inputs import AttentionCurve, CollectiveCurve, GemmCurve, GroupedGemmCurve
-
-DTYPE_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.0, "nvfp4": 0.5, "fp32": 4.0}
 
 TILES = ((128, 128), (128, 256), (256, 128))
 LARGE_TILE = (256, 256)
@@ -26,7 +25,7 @@ LARGE_TILE = (256, 256)
 def gemm_s(curve: GemmCurve, table: GemmTable, peak: float, bandwidth: float, units: int) -> F64:
     """Seconds of each GEMM: launch + max(compute with tile and wave quantisation, bytes) (+ input quantisation)."""
     compute = gemm_compute_s(curve, table, peak, units)
-    operand = DTYPE_BYTES[table.dtype]
+    operand = OPERAND_BYTES[table.dtype]
     moved = operand * (table.m * table.k + table.k * table.n) + 2.0 * table.m * table.n
     memory = moved / (bandwidth * curve.memory_efficiency_frac)
     quantize = np.zeros_like(memory)
@@ -52,7 +51,7 @@ def gemm_compute_s(curve: GemmCurve, table: GemmTable, peak: float, units: int) 
 
 def grouped_gemm_s(curve: GroupedGemmCurve, table: GroupedGemmTable, peak: float, bandwidth: float) -> F64:
     """Seconds of one grouped GEMM: launch + max(FLOPs at a rate that needs rows, weights and activations moved)."""
-    operand = DTYPE_BYTES[table.dtype]
+    operand = OPERAND_BYTES[table.dtype]
     rate = peak * curve.efficiency_max_frac / (1 + curve.rows_half / table.m)
     flop = 2.0 * table.groups * table.m * table.n * table.k
     moved = operand * table.groups * (table.n * table.k + table.m * (table.n + table.k))

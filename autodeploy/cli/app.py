@@ -58,6 +58,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
     "accuracy": Command("autodeploy.cli.accuracy", "accuracy", "Predicted against measured, by group; a gate."),
     "export": Command("autodeploy.cli.export", "export", "Launch settings of a strategy for a training framework."),
     "sweep": Command("autodeploy.cli.sweep", "sweep", "A matrix of models x hardware x cards x batches."),
+    "serve-study": Command("autodeploy.cli.serve_study", "serve_study", "Serve a study's storage to other machines."),
     "models": Command("autodeploy.cli.models", "models", "List the models that ship, or show one."),
     "hardware": Command("autodeploy.cli.hardware", "hardware", "List the hardware profiles that ship, or show one."),
     "stacks": Command("autodeploy.cli.stacks", "stacks", "List the software stacks that ship, or show one."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,13 @@ def data(
     ep_ranks: Annotated[int, typer.Option(help="Data-parallel ranks that one expert-parallel group spans.")] = 1,
     micro_batches: Annotated[int, typer.Option(help="Micro-batches a step; 0: one step holds the input.")] = 0,
     micro_batch: Annotated[int, typer.Option(help="Samples a micro-batch.")] = 1,
-    free_counts: Annotated[bool, typer.Option(help="Short samples may share a micro-batch (not padded).")] = False,
+    free_counts: Annotated[
+        bool,
+        typer.Option("--free-counts/--padded", help="Short samples may share a micro-batch; or all are padded alike."),
+    ] = True,
+    cp_split: Annotated[int, typer.Option(help="Ranks that a long sample may be split over (context parallel).")] = 1,
+    ring: Annotated[float, typer.Option(help="Seconds a token of a split sample: keys and values passed on.")] = 0.0,
+    max_delay: Annotated[int, typer.Option(help="Batches that an outlier may wait for others; the bias is said.")] = 0,
     packing: Annotated[str, typer.Option(help="none or ffd (first-fit decreasing).")] = "none",
     overlong: Annotated[str, typer.Option(help="What to do with longer documents: error or split.")] = "error",
     timings: Annotated[Path | None, typer.Option(help="CSV of timed samples: tokens, seconds, [sum_len2].")] = None,
@@ -48,16 +55,24 @@ def data(
     check_format(output_format)
     check_writable("--output", output)
     effect = gradient_effect(loss_normalisation, aux_loss, capacity)
-    cost = _cost(timings, alpha, beta, gamma)
+    cost = replace(_cost(timings, alpha, beta, gamma), ring_s_per_token=ring)
     documents = read_lengths(lengths, input_format, column)
     if overlong not in ("error", "split"):
         raise InputError("--overlong", overlong, "error or split")
     if overlong == "split" and seq_length > 0:
         documents, _ = split_overlong(documents, seq_length)
     shape = BatchShape(
-        ranks=dp, ep_ranks=ep_ranks, micro_batches=micro_batches, micro_batch=micro_batch, free_counts=free_counts
+        ranks=dp,
+        ep_ranks=ep_ranks,
+        micro_batches=micro_batches,
+        micro_batch=micro_batch,
+        free_counts=free_counts,
+        most_parts=cp_split,
+        most_delay=max_delay,
     )
     plan = rearrange_samples(documents, seq_length, shape, cost, packing)
+    if plan.delay is not None and plan.delay.delayed:
+        effect = GradientEffect(unchanged=False, changes=(*effect.changes, plan.delay.bias()))
     emit(_render(plan, cost, effect, output_format), output)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -28,10 +29,15 @@ from autodeploy.balance.experts import (
     reduce_traffic,
     replay,
 )
+from autodeploy.balance.experts.loads import widened
 from autodeploy.balance.experts.place import hierarchical
+from autodeploy.balance.experts.placement import F64
 from autodeploy.balance.experts.plan import Plan
 from autodeploy.balance.experts.report import MOVE_COLUMNS, plan_document, replay_document
 from autodeploy.balance.experts.report_place import PlaceRequest
+from autodeploy.balance.live.maps import FORMATS as MAP_FORMATS
+from autodeploy.balance.live.maps import write_maps
+from autodeploy.balance.live.records import read_record
 from autodeploy.cli.balance_place import check_shares, placed, render_place
 from autodeploy.cli.output import check_format, check_writable, emit
 from autodeploy.errors import InputError
@@ -82,18 +88,27 @@ def experts(
     ] = None,
     with_replay: Annotated[bool, typer.Option("--replay", help="Run the history: static, EPLB style, ours.")] = False,
     interval: Annotated[int, typer.Option("--interval", help="Steps between EPLB-style plans. [the horizon]")] = 0,
-    input_format: Annotated[str, typer.Option("--input-format", help="npz, csv or jsonl; guessed.")] = "",
+    maps: Annotated[
+        Path | None, typer.Option("--maps", help="Write the placement after as other systems read it.")
+    ] = None,
+    map_format: Annotated[
+        str, typer.Option("--map-format", help="Of --maps: sglang, vllm, eplb or vllm-ascend.")
+    ] = "sglang",
+    input_format: Annotated[
+        str, typer.Option("--input-format", help="npz, csv, jsonl or record (of SGLang or vLLM); guessed.")
+    ] = "",
     output_format: Annotated[str, typer.Option("--format", help="table, json or csv (csv: the moves).")] = "table",
     output: Annotated[Path | None, typer.Option("--output", help="File for the result.")] = None,
 ) -> None:
     """Predict expert loads and list the moves that pay for themselves within the horizon."""
     check_format(output_format)
     check_writable("--output", output)
+    check_writable("--maps", maps)
     if horizon < 1:
         raise InputError("--horizon", horizon, "a whole number of steps > 0")
     if interval < 0:
         raise InputError("--interval", interval, "a whole number of steps > 0, or 0 for the horizon")
-    loads = read_history(history, input_format, experts_count)
+    loads = _history(history, input_format, experts_count)
     topology = _topology(nodes, cards_per_node, devices)
     now = _placement_now(loads.shape[1:], topology, placement, slots, replicas, groups)
     check_shares(shares)
@@ -107,7 +122,9 @@ def experts(
             token_bytes=token_bytes,
             inter_bytes_per_s=across,
         )
-        emit(render_place(placed(loads, now, request), output_format), output)
+        document = placed(loads, now, request)
+        _write_maps(document, loads.shape[2], maps, map_format)
+        emit(render_place(document, output_format), output)
         return
     if shares != "even":
         raise InputError("--shares", shares, "given with --place", "add --place")
@@ -115,11 +132,32 @@ def experts(
     task = replace(task, relaxed=relaxed)
     plan = make_plan(loads, now, task, horizon)
     document = plan_document(plan, task)
+    _write_maps(document, loads.shape[2], maps, map_format)
     if choices is not None:
         document["traffic"] = _traffic(choices, plan, task)
     if with_replay:
         document["replay"] = replay_document(replay(loads, now, task, horizon, interval))
     emit(_render(document, output_format), output)
+
+
+def _history(path: Path, input_format: str, experts: int) -> F64:
+    """Loads [T, L, E] of a history, or of a record of SGLang (.pt) or vLLM (npz with its window and map)."""
+    if input_format != "record" and path.suffix != ".pt":
+        return read_history(path, input_format, experts)
+    return widened(read_record(path), experts)
+
+
+def count_of(loads: F64) -> int:
+    """Experts of a layer."""
+    return int(loads.shape[2])
+
+
+def _write_maps(document: dict[str, Any], experts: int, path: Path | None, map_format: str) -> None:
+    if map_format not in MAP_FORMATS:
+        raise InputError("--map-format", map_format, f"one of {', '.join(MAP_FORMATS)}")
+    if path is not None:
+        slots = np.array(document["after"]["placement"], dtype=np.int64)
+        write_maps(Placement(slots, experts), path, map_format)
 
 
 def _placement_now(

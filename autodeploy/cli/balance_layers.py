@@ -29,9 +29,9 @@ def layers(
     strategy: Annotated[str | None, typer.Argument(help="Such as TP8/PP16/VPP2/EP32: gives PP, VPP, G.")] = None,
     hardware: Annotated[str | None, typer.Option("--hardware", help="Profile name or YAML file.")] = None,
     devices: Annotated[str | None, typer.Option("--devices", help="Cards.")] = None,
-    seq_length: opt.SeqLength = 4096,
-    global_batch: opt.GlobalBatch = 1024,
-    precision: opt.Precision = "bf16",
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
+    precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
     stack: opt.Stack = None,
@@ -84,10 +84,19 @@ def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems,
 
     if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
         raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
-    for name in ("model", "strategy", "hardware", "devices"):
+    for name in ("model", "hardware"):
         if given[name] is None:
             raise InputError(name, None, "a --costs file, or MODEL STRATEGY --hardware H --devices N")
-    absent = ("memory_cap", "tokens", "price_per_device_hour", "micro_batch", "recompute", "schedule", "zero")
+    absent = (
+        "memory_cap",
+        "tokens",
+        "price_per_device_hour",
+        "vocab_size",
+        "micro_batch",
+        "recompute",
+        "schedule",
+        "zero",
+    )
     loaded, batch, cost = load_and_price(given | dict.fromkeys(absent), "balance layers")
     found = options_for(cost, loaded.case, batch, options.time_limit_s)
     layout = batch.layouts[0]

@@ -9,11 +9,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autodeploy.cli.launch_file import backend_of, filled, tell, with_stated
 from autodeploy.errors import InputError
 from cost_models.case import Case as PricedCase
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
 
 if TYPE_CHECKING:
+    from autodeploy.launch import Launch
     from autodeploy.report.entry import Case
     from autodeploy.stacks import Program
 
@@ -28,9 +30,9 @@ class CaseOptions:
 
     model: str
     hardware: str
-    seq_length: int
-    global_batch: int
-    precision: str
+    seq_length: int | None
+    global_batch: int | None
+    precision: str | None
     backend: str | None
     imbalance: float | None
     memory_cap: float | None
@@ -38,6 +40,7 @@ class CaseOptions:
     price: str | None  # money per card-hour
     stack: str | None = None
     set: list[str] | None = None
+    vocab_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +49,15 @@ class LoadedCase:
     hardware: HardwareProfile
     workload: Workload
     backend: str
-    stack: str
+    program: Program
     tokens: float | None
     price: float | None
+    launch: Launch | None = None  # the user's own settings, where MODEL is a launch file
+
+    @property
+    def stack(self) -> str:
+        """The stack by name, with what was set on top of it."""
+        return self.program.label
 
     @property
     def case(self) -> PricedCase:
@@ -62,6 +71,9 @@ def load_case(options: CaseOptions) -> LoadedCase:
     from autodeploy.plan.limits import prices
     from autodeploy.stacks import settle
 
+    launch = _launch(options)
+    options = filled(options, launch)
+    assert options.seq_length is not None and options.global_batch is not None and options.precision is not None
     _positive("--seq-length", options.seq_length, "a whole number of tokens > 0")
     _positive("--global-batch", options.global_batch, "a whole number of sequences > 0")
     if options.precision not in PRECISIONS:
@@ -70,16 +82,18 @@ def load_case(options: CaseOptions) -> LoadedCase:
     price = None if options.price is None else prices(options.price, (options.hardware,)).get(options.hardware)
     if options.price is not None and tokens is None:
         raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
-    model = load_model(options.model)
+    model = load_model(options.model) if launch is None else launch.model
     for note in model.notes:
         say(f"{model.name}: {note}")
     hardware = with_cap(load_hardware(options.hardware), options.memory_cap)
-    backend = options.backend or hardware.backend
+    backend = options.backend or backend_of(launch, hardware)
     if backend not in BACKENDS:
         raise InputError("--backend", backend, f"one of {', '.join(BACKENDS)}")
     if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
         price = hardware.price_per_card_hour_usd
     program = program_of(options.stack, options.set, backend, hardware)
+    if launch is not None and options.stack is None:
+        program = with_stated(program, launch, model, hardware, options.precision)
     settled = settle(
         program,
         model,
@@ -94,10 +108,24 @@ def load_case(options: CaseOptions) -> LoadedCase:
         hardware=settled.hardware,
         workload=settled.workload,
         backend=backend,
-        stack=program.label,
+        program=program,
         tokens=tokens,
         price=price,
+        launch=launch,
     )
+
+
+def _launch(options: CaseOptions) -> Launch | None:
+    """MODEL as a launch file, with what there is to tell of it; None where it is a model."""
+    from autodeploy.launch import is_launch_file, read_launch
+
+    if not is_launch_file(options.model):
+        if options.vocab_size is not None:
+            raise InputError("--vocab-size", options.vocab_size, "given with a launch file as MODEL", "drop it")
+        return None
+    launch = read_launch(options.model, vocab=options.vocab_size or 0)
+    tell(launch)
+    return launch
 
 
 def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware: HardwareProfile) -> Program:
@@ -109,9 +137,8 @@ def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware
 
 
 def case_of(loaded: LoadedCase) -> Case:
-    """The case as reports show it, with the error to expect."""
+    """The case as reports show it."""
     from autodeploy.report.entry import Case
-    from autodeploy.report.error_band import step_time_error_frac
 
     return Case(
         model=loaded.model,
@@ -121,7 +148,6 @@ def case_of(loaded: LoadedCase) -> Case:
         stack=loaded.stack,
         tokens=loaded.tokens,
         price_per_device_hour=loaded.price,
-        step_time_error_frac=step_time_error_frac(loaded.model, loaded.hardware, loaded.workload.precision),
     )
 
 

@@ -22,6 +22,7 @@ CASE = (
     "precision",
     "backend",
     "imbalance",
+    "vocab_size",
     "stack",
     "set",
     "memory_cap",
@@ -33,14 +34,15 @@ TOKENS_OF = {"micro_batch": "MBS{}", "zero": "ZeRO{}", "recompute": "{}", "sched
 
 def estimate(
     model: opt.Model,
-    strategy: opt.StrategyText,
     hardware: opt.Hardware,
-    devices: opt.Devices,
-    seq_length: opt.SeqLength = 4096,
-    global_batch: opt.GlobalBatch = 1024,
-    precision: opt.Precision = "bf16",
+    strategy: opt.StrategyText = None,
+    devices: opt.Devices = None,
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
+    precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
@@ -91,22 +93,24 @@ def _run(given: dict[str, Any]) -> dict[str, Any]:
 def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
     """The case and its one strategy, priced by rank."""
     from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.cli.launch_file import devices_text, strategy_text
     from autodeploy.search.real_parts import price_one
 
     options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
-    devices = _devices(given["devices"], command)
     loaded = load_case(options)
-    batch, cost = price_one(strategy_text(given), loaded.case, devices, loaded.backend)
+    devices = one_count(devices_text(given, loaded.launch), command)
+    text = strategy_text(given, loaded.launch, tokens_of(given))
+    batch, cost = price_one(text, loaded.case, devices, loaded.backend)
     return loaded, batch, cost
 
 
-def strategy_text(given: dict[str, Any]) -> str:
-    """The notation, with what options add to it. A thing said twice is refused by the parser of the notation."""
-    tokens = [form.format(given[name]) for name, form in TOKENS_OF.items() if given[name] is not None]
-    return "/".join([given["strategy"], *(token for token in tokens if token != "none")])
+def tokens_of(given: dict[str, Any]) -> list[str]:
+    """Tokens that options add. A thing said twice is refused by the parser of the notation."""
+    return [form.format(given[name]) for name, form in TOKENS_OF.items() if given[name] not in (None, "none")]
 
 
-def _devices(text: str, command: str) -> int:
+def one_count(text: str, command: str) -> int:
+    """One number of cards."""
     from autodeploy.cli.ranges import card_counts
     from autodeploy.errors import InputError
 

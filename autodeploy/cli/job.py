@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -20,12 +21,63 @@ RunOne = Callable[[dict[str, Any]], "tuple[dict[str, Any], LoadedCase]"]
 
 
 def run_job(given: dict[str, Any], run_one: RunOne) -> dict[str, Any]:
-    """Searches each machine and joins what they say; with ``--tokens``, the plan too."""
-    from autodeploy.plan.combine import combined, decided, with_plan
+    """Searches each machine and joins what they say; with ``--tokens``, the plan too; with ``--phase``, phase after phase."""
+    from autodeploy.plan.combine import decided
+
+    if given["phase"]:
+        return _phases(given, run_one)
+    wanted = _wanted(given)
+    joined = _machine_by_machine(given, wanted, run_one)
+    if given["picture"] is not None:
+        _draw(given["picture"], joined, wanted)
+    return decided(joined, wanted)
+
+
+def _phases(given: dict[str, Any], run_one: RunOne) -> dict[str, Any]:
+    """One search per phase; the plan is of the whole job, the rows are of the cluster that it chooses."""
+    from autodeploy.plan.combine import decided
+    from autodeploy.plan.phases import Phase, whole_job
+
+    if given["tokens"] is not None:
+        raise InputError("--tokens", given["tokens"], "left out where --phase says the tokens of each phase")
+    phases = [Phase.of(text) for text in given["phase"]]
+    documents = []
+    for phase in phases:
+        changed = {"tokens": phase.tokens, "seq_length": phase.seq_length, "global_batch": phase.global_batch}
+        asked = {**given, **{name: value for name, value in changed.items() if value is not None}, "picture": None}
+        documents.append(_machine_by_machine(asked, _wanted(asked), run_one))
+    total = dataclasses.replace(
+        _wanted({**given, "tokens": phases[0].tokens}), tokens=sum(document["tokens"] for document in documents)
+    )  # type: ignore[type-var]
+    joined = {**documents[0], "options": whole_job([document["options"] for document in documents])}
+    if given["picture"] is not None:
+        _draw(given["picture"], joined, total)
+    document = decided(joined, total)
+    chosen = document["plan"]["cheapest"] or document["plan"]["nearest"]
+    document["phases"] = [
+        {"phase": i, **{key: each[key] for key in ("seq_length", "global_batch", "tokens")}, "ranked": each["ranked"]}
+        for i, each in enumerate(documents, start=1)
+    ]
+    rows = [next((r for r in each.get("sizes", []) + each["ranked"] if _on(r, chosen)), None) for each in documents]
+    named = ("seq_length", "global_batch")
+    document["ranked"] = [
+        {**row, "rank": i, "phase": i, **{key: each[key] for key in named}}
+        for i, (row, each) in enumerate(zip(rows, documents, strict=True), start=1)
+        if row is not None
+    ]
+    return document
+
+
+def _on(row: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
+    return cluster is not None and (row["hardware"], row["devices"]) == (cluster["hardware"], cluster["devices"])
+
+
+def _machine_by_machine(given: dict[str, Any], wanted: Wanted | None, run_one: RunOne) -> dict[str, Any]:
+    """The documents of all machines as one, with the options of the plan."""
+    from autodeploy.plan.combine import combined, with_plan
     from autodeploy.plan.options import Machine
 
     machines = _machines(given)
-    wanted = _wanted(given)
     prices = _prices(given, machines)
     timed = (
         len(machines) > 1 and given["timeout"] is not None and given["timeout"] > 0
@@ -45,9 +97,7 @@ def run_job(given: dict[str, Any], run_one: RunOne) -> dict[str, Any]:
         if document["interrupted"]:
             break
     joined = combined(documents, given["objective"], given["top"])
-    if given["picture"] is not None:
-        _draw(given["picture"], joined, wanted)
-    return decided(joined, wanted)
+    return joined if wanted is None else {**joined, "tokens": wanted.tokens}
 
 
 def _machines(given: Mapping[str, Any]) -> tuple[str, ...]:

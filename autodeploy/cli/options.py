@@ -8,14 +8,28 @@ from typing import Annotated
 import typer
 
 Model = Annotated[
-    str, typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, or a file of Megatron arguments.")
+    str,
+    typer.Argument(help="Zoo name, Hugging Face config.json, our YAML, Megatron arguments, or a launch script or log."),
 ]
-StrategyText = Annotated[str, typer.Argument(metavar="STRATEGY", help="Such as TP8/PP16/VPP2/EP32/MBS2/full.")]
+StrategyText = Annotated[
+    str | None,
+    typer.Argument(metavar="STRATEGY", help="Such as TP8/PP16/VPP2/EP32/MBS2/full. [MODEL's, if a launch file]"),
+]
 Hardware = Annotated[str, typer.Option("--hardware", help="Profile name or YAML file.")]
-Devices = Annotated[str, typer.Option("--devices", help="Cards; 512..6144 steps by node.")]
-SeqLength = Annotated[int, typer.Option("--seq-length", help="Tokens in a sequence.")]
-GlobalBatch = Annotated[int, typer.Option("--global-batch", help="Sequences in a step.")]
-Precision = Annotated[str, typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4.")]
+Devices = Annotated[
+    str | None, typer.Option("--devices", help="Cards; 512..6144 steps by node. [MODEL's, if a launch file]")
+]
+SeqLength = Annotated[
+    int | None, typer.Option("--seq-length", help="Tokens in a sequence. [4096, or MODEL's, if a launch file]")
+]
+GlobalBatch = Annotated[
+    int | None, typer.Option("--global-batch", help="Sequences in a step. [1024, or MODEL's, if a launch file]")
+]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4. [bf16, or MODEL's]"),
+]
+VocabSize = Annotated[int | None, typer.Option("--vocab-size", help="Where a launch file leaves it to the tokenizer.")]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
@@ -39,6 +53,10 @@ Price = Annotated[
 ]
 Machines = Annotated[
     str, typer.Option("--hardware", help="Profile names or YAML files; several, with commas, are compared.")
+]
+Phase = Annotated[
+    list[str] | None,
+    typer.Option("--phase", help="Of a job in phases, in order: seq=4096,batch=1024,tokens=10T; repeat it."),
 ]
 Within = Annotated[str | None, typer.Option("--within", help="Deadline of the job, such as 60d; needs --tokens.")]
 MaxCost = Annotated[str | None, typer.Option("--max-cost", help="Money for the job, such as 20M; needs --tokens.")]

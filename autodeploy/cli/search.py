@@ -20,17 +20,19 @@ INTERRUPTED = 130
 def search(
     model: opt.Model,
     hardware: opt.Machines,
-    devices: opt.Devices,
-    seq_length: opt.SeqLength = 4096,
-    global_batch: opt.GlobalBatch = 1024,
-    precision: opt.Precision = "bf16",
+    devices: opt.Devices = None,
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
+    precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
     price_per_device_hour: opt.Price = None,
+    phase: opt.Phase = None,
     within: opt.Within = None,
     max_cost: opt.MaxCost = None,
     mtbf_hours: opt.Mtbf = None,
@@ -118,6 +120,7 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
         "precision",
         "backend",
         "imbalance",
+        "vocab_size",
         "stack",
         "set",
         "memory_cap",
@@ -149,6 +152,7 @@ def _refuse(given: dict[str, Any], result: SearchResult) -> None:
 
 
 def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
+    from autodeploy.cli.launch_file import devices_text
     from autodeploy.cli.ranges import card_counts
     from autodeploy.errors import InputError
     from autodeploy.search import SearchRequest
@@ -162,7 +166,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     return SearchRequest(
         case=loaded.case,
         backend=loaded.backend,
-        devices=card_counts(given["devices"], loaded.hardware.cards_per_node),
+        devices=card_counts(devices_text(given, loaded.launch), loaded.hardware.cards_per_node),
         axes=axes,
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},

@@ -119,7 +119,9 @@ def _content(cells: list[Cell]) -> dict[str, str]:
 
 
 def run_cell(argv: list[str]) -> dict[str, Any]:
-    """One search in this process, through the command line's own contract."""
+    """One search in this process, through the command line's own contract; or one piece of scenarios."""
+    if argv[0] == "scenarios":
+        return _scenarios(*argv[1:])
     import contextlib
     import io
     import json
@@ -149,8 +151,40 @@ def run_cell(argv: list[str]) -> dict[str, Any]:
     }
 
 
+def _scenarios(case_text: str, asked_text: str) -> dict[str, Any]:
+    import inspect
+    import json
+    import time
+
+    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.strategy.convert import strategy_to_batch
+    from autodeploy.strategy.notation import parse_strategy
+    from autodeploy.sweep.scenarios import replay_part
+    from cost_models.errors import ConfigError
+
+    began = time.monotonic()
+    named, asked = json.loads(case_text), json.loads(asked_text)
+    record: dict[str, Any] = {"error": None, "ranked": [], "nearest": [], "space": {}}
+    blank = dict.fromkeys(inspect.signature(CaseOptions).parameters) | {
+        "seq_length": 4096,
+        "global_batch": 1024,
+        "precision": "bf16",
+    }
+    try:
+        devices = int(named.pop("devices"))
+        loaded = load_case(CaseOptions(**{**blank, **named}))
+        batches = {
+            text: strategy_to_batch(parse_strategy(text, loaded.backend), loaded.model, devices, loaded.backend)
+            for text in asked["strategies"]
+        }
+        record |= {"status": "simulated", "scenarios": replay_part(loaded.case, batches, asked)}
+    except ConfigError as error:
+        record |= {"status": "bad-input", "error": str(error)}
+    return record | {"elapsed_s": time.monotonic() - began}
+
+
 def _code(records: tuple[dict[str, Any], ...]) -> int:
     found = {record["status"] for record in records}
     if found & {"bad-input", "failed"}:
         return BAD_INPUT
-    return OK if "ranked" in found or not records else NOTHING_FEASIBLE
+    return OK if found & {"ranked", "simulated"} or not records else NOTHING_FEASIBLE

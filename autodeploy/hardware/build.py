@@ -33,7 +33,7 @@ _UNITS: tuple[tuple[str, str, float], ...] = (
 )
 
 # A precision computes at the peak, and failing a curve of its own on the curve, of the next in its row.
-_PRECISION_FALLBACKS = {"fp16": "bf16", "fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp4": "fp8"}
+_PRECISION_FALLBACKS = {"fp16": "bf16", "fp8_block": "fp8", "mxfp8": "fp8_block", "nvfp4": "fp4", "fp4": "fp8"}
 
 # A kernel that a device has no curve for runs as the first of these it has.
 _ATTENTION_FALLBACKS = {
@@ -64,7 +64,14 @@ def build_profile(document: Mapping[str, Any], sha256: str = "") -> HardwareProf
     )
 
 
-TRAINING_DEVICE_KEYS = ("sustained_frac", "grouped_frac", "memory_bound_frac")
+TRAINING_DEVICE_KEYS = (
+    "sustained_frac",
+    "grouped_frac",
+    "memory_bound_frac",
+    "fp8_frac",
+    "block_scaled_frac",
+    "fp4_frac",
+)
 
 
 def with_training(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,11 @@ class OverheadsSection(_Section):
 class TrainingSection(_Section):
     sustained_frac: PositiveShare | None = None
     grouped_frac: Positive | None = None
+    fp8_frac: Positive | None = None
+    block_scaled_frac: Positive | None = None
+    fp4_frac: Positive | None = None
     memory_bound_frac: PositiveShare | None = None
+    step_ms: NotNegative | None = None
     network_frac: Positive | None = None
     overlap_slowdown_frac: NotNegative | None = None
     tp_overlap_hidden_frac: Share | None = None

@@ -30,6 +30,8 @@ def with_plan(document: dict[str, Any], machine: Machine, wanted: Wanted | None)
         return named | {"days_with_failures": option["days"]} | {name: option[name] for name in ADDED}
 
     document = {**document, "ranked": [told(entry) for entry in document["ranked"]]}
+    if "sizes" in document:
+        document["sizes"] = [told(entry) for entry in document["sizes"]]
     if wanted is not None:
         best = document.get("sizes") or document["ranked"][:1]
         document["options"] = [option_of(entry, per_step, machine, parameters, wanted) for entry in best]
@@ -53,6 +55,7 @@ def combined(documents: Sequence[dict[str, Any]], objective: str, top: int) -> d
         "ranked": [{**entry, "rank": i} for i, entry in enumerate(entries[:top], start=1)],
         "nearest": [] if entries else [miss for document in documents for miss in document["nearest"]],
         "rejected": _summed([document["rejected"] for document in documents]),
+        **({"sizes": [entry for d in documents for entry in d["sizes"]]} if "sizes" in documents[0] else {}),
         **({"options": [o for d in documents for o in d["options"]]} if "options" in documents[0] else {}),
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cost_models.case import Case
 from cost_models.layer_price import LayerPrices
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
-from cost_models.step.group import PricedGroup, PriceTable, price_table, replay_groups
+from cost_models.step.group import PricedGroup, PriceTable, price_table, replay_groups, shards_each_use
 from cost_models.strategies import I64, RECOMPUTE_BIT, Layout, StrategyBatch
 
 MOE, MOE_ACT = RECOMPUTE_BIT["moe"], RECOMPUTE_BIT["moe_act"]
@@ -62,8 +62,10 @@ class ReplayGroup:
     @property
     def lanes(self) -> bool:
         """Expert communication has lanes of its own. Where the schedule pairs nothing the overlap stays within a
-        micro-batch, and the closed form's share of it counts as hidden."""
-        return bool(self.batch.ep_overlap[0]) and self.layout.pp > 1 and self.schedule.overlapped_as is not None
+        micro-batch, and where parameters are gathered for each use the gathers fill the same links: there the closed
+        form's share counts as hidden."""
+        overlaps = bool(self.batch.ep_overlap[0]) and self.schedule.overlapped_as is not None
+        return overlaps and self.layout.pp > 1 and not shards_each_use(self.batch, self.case.workload)[0]
 
     @property
     def grouped(self) -> bool:

@@ -48,7 +48,8 @@ def step_request(group: ReplayGroup, *, events: bool = False, layers: bool = Fal
         overlap="lanes" if group.lanes else "none",
         ends=None if group.schedule.pairs_ends else "none",
         p2p_s=costs.p2p_s,
-        p2p_exposed=not stack.overlap_p2p and group.layout.pp > 1,
+        # Beside expert communication on lanes P2P takes its turn on the links between nodes.
+        p2p_exposed=(group.lanes or not stack.overlap_p2p) and group.layout.pp > 1,
         tail=tail,
         memory=StageMemory(activation_bytes=costs.saved_bytes - costs.swapped_bytes, weight_kept_frac=WEIGHT_KEPT_FRAC),
         keep_events=events,

@@ -12,7 +12,7 @@ from autodeploy.replay.groups import ReplayGroup
 from autodeploy.schedule import LayerSegments, Segment
 from autodeploy.schedule import StageCosts as StageSeconds
 from autodeploy.schedule.segments import IS_EP
-from cost_models.step.effects import Affected, with_effects
+from cost_models.step.effects import Affected, with_effects, with_effects_on_computing
 from cost_models.step.group import PricedGroup
 from cost_models.step.stages import StageCosts, full_share, stage_costs
 from cost_models.strategies import F64, I64, Layout
@@ -26,8 +26,8 @@ COMPUTE_WITH_EP = (
 def affected_stages(group: ReplayGroup) -> Affected:
     """Stage costs after the effects that the closed form knows. Where expert communication has lanes of its own, the
     replay hides it: it is not taken out here."""
-    affected = with_effects(stage_costs(group.priced), group.priced)
-    return affected.without("ep_comm") if group.lanes else affected
+    costs = stage_costs(group.priced)
+    return with_effects_on_computing(costs, group.priced) if group.lanes else with_effects(costs, group.priced)
 
 
 def whole_stages(costs: StageCosts) -> StageSeconds:
@@ -75,24 +75,29 @@ def _blended(group: PricedGroup, columns: I64, chunks: int) -> F64:
 
 
 def _add_rest(seconds: F64, exact: F64, costs: StageCosts) -> None:
-    """What a stage has beside its layers (parameter gathers, waits for swapped activations) goes to its first layer."""
+    """What a stage has beside its layers (parameter gathers, waits for swapped activations) is spread over its layers."""
     found = LayerSegments(seconds=exact).stage_costs()
+    present = np.asarray((exact > 0).any(axis=(0, 3)))  # [S, L]
+    present[:, 0] |= ~present.any(axis=1)
+    share = present / present.sum(axis=1, keepdims=True)
     for segment, whole, part in (
         (Segment.ATTENTION_F, costs.forward_s, found.forward_s),
         (Segment.ATTENTION_B, costs.backward_input_s, found.backward_input_s),
         (Segment.ATTENTION_W, costs.backward_weight_s, found.backward_weight_s),
     ):
         rest = np.maximum(whole - part, 0.0)
-        seconds[:, :, 0, segment] += np.where(rest > 1e-9 * whole, rest, 0.0)
+        seconds[..., segment] += np.where(rest > 1e-9 * whole, rest, 0.0)[:, :, None] * share
 
 
 def _slowed(seconds: F64, group: ReplayGroup, slowdown_frac: float) -> F64:
-    """Computing slows while expert communication runs beside it: by the closed form's share, that of the steady phase."""
+    """Computing and expert communication slow each other while both run: by the closed form's share, that of the steady
+    phase."""
     chunks = group.micro_batches * group.layout.vpp
     steady = max(0.0, (chunks - (group.layout.pp - 1)) / chunks)
-    ep = LayerSegments(seconds=seconds).ep_s
-    computing = seconds[..., list(COMPUTE_WITH_EP)].sum(axis=(2, 3))
-    beside = np.divide(np.minimum(ep, computing), computing, out=np.zeros_like(ep), where=computing > 0)
-    slowed = seconds.copy()
-    slowed[..., list(COMPUTE_WITH_EP)] *= (1.0 + slowdown_frac * steady * beside)[:, :, None, None]
+    communication, slowed = list(np.flatnonzero(IS_EP)), seconds.copy()
+    ep, computing = (seconds[..., lanes].sum(axis=(2, 3)) for lanes in (communication, list(COMPUTE_WITH_EP)))
+    both = np.minimum(ep, computing)
+    for lanes, whole in ((communication, ep), (list(COMPUTE_WITH_EP), computing)):
+        beside = np.divide(both, whole, out=np.zeros_like(whole), where=whole > 0)
+        slowed[..., lanes] *= (1.0 + slowdown_frac * steady * beside)[:, :, None, None]
     return slowed

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.report.binding import binds
+from autodeploy.report.error_band import band_of
+from autodeploy.report.likeness import likeness
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.notation import Strategy
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
@@ -31,7 +33,6 @@ class Case:
     workload: Workload
     backend: str
     stack: str = ""
-    step_time_error_frac: float | None = None
     tokens: float | None = None
     price_per_device_hour: float | None = None
 
@@ -53,6 +54,8 @@ def entry(
     reserved = float(cost.peak_reserved_bytes[i])
     memory_rank, critical_rank = int(cost.memory_rank[i]), int(cost.critical_rank[i])
     devices = int(batch.devices[i])
+    like = likeness(case.model, case.hardware, case.workload.precision, case.stack, int(batch.pp[i]), devices)
+    band, memory_band = band_of(like), band_of(like, "memory")
     tokens_per_s = case.workload.global_batch * case.workload.seq_length / step_s
     return {
         "rank": i + 1,
@@ -63,7 +66,10 @@ def entry(
         "step_time_s": step_s,
         "screened_step_time_s": screened_s,
         "simulated_step_time_s": simulated_s,
-        "step_time_error_frac": case.step_time_error_frac,
+        "step_time_error_frac": band.frac,
+        "step_time_error_group": f"{band.group} ({band.runs} runs)",
+        "peak_memory_error_frac": memory_band.frac,
+        "peak_memory_error_group": f"{memory_band.group} ({memory_band.runs} runs)",
         "tokens_per_s": tokens_per_s,
         "tokens_per_s_per_device": tokens_per_s / devices,
         "mfu": float(cost.model_flop[i]) / (step_s * devices * case.peak_flop_per_s),

@@ -39,6 +39,11 @@ def headline(entry: Mapping[str, Any], cap_gib: float) -> str:
         f"MFU {100 * entry['mfu']:.1f}%, bubble {100 * entry['bubble_frac']:.1f}%, binds: {entry['binds']}",
         f"peak {entry['peak_memory_gib']:.2f} GiB reserved, {entry['peak_allocated_gib']:.2f} allocated, of {cap_gib:.2f}: {fits}",
     ]
+    lines.append(
+        f"measured runs like this one were off by less than {entry['step_time_error_frac']:.0%} of the step in nine of ten "
+        f"({entry['step_time_error_group']}), {entry['peak_memory_error_frac']:.0%} of the memory "
+        f"({entry['peak_memory_error_group']})"
+    )
     if "days" in entry:
         price = f", price {entry['price']:,.0f}" if "price" in entry else ""
         lines.append(

@@ -48,13 +48,18 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     header = ["", "cluster", "strategy", "days", "at worst", "goodput", "card-hours", "price", "MWh"]
     body = [
         [
-            name, f"{option['devices']} x {option['hardware']}", str(option["strategy"]), f"{option['days']:.1f}",
+            name, f"{option['devices']} x {option['hardware']}", _strategy(option), f"{option['days']:.1f}",
             f"{option['days_at_worst']:.1f}", f"{100 * option['goodput_frac']:.1f}%", f"{option['device_hours']:,.0f}",
             _number(option["price"]), _number(option["energy_mwh"]),
         ]
         for name, option in rows
     ]  # fmt: skip
     return columns(header, body, {0, 1, 2}, flexible=2)
+
+
+def _strategy(option: Mapping[str, Any]) -> str:
+    phases = option.get("phases")
+    return f"one for each of {len(phases)} phases" if phases else str(option["strategy"])
 
 
 def _number(value: float | None) -> str:

@@ -29,7 +29,9 @@ def sweep_csv(records: Sequence[Record]) -> str:
 
 
 def sweep_table(records: Sequence[Record]) -> str:
-    """The best strategy of each cell, one line each."""
+    """The best strategy of each cell, one line each; of scenarios, the figures of each strategy."""
+    if any("scenarios" in record for record in records):
+        return scenarios_table(records)
     from autodeploy.report.table import columns
 
     varied = [name for name in _names(records) if len({str(record["cell"].get(name)) for record in records}) > 1]
@@ -41,6 +43,33 @@ def sweep_table(records: Sequence[Record]) -> str:
     left = set(range(len(varied) + 1))
     table = columns(header, body, left, flexible=len(varied), width=terminal_width())
     return f"{len(records)} cells, {ranked} ranked{same}\n\n{table}"
+
+
+def scenarios_table(records: Sequence[Record]) -> str:
+    """Figures of each case and strategy over all its draws."""
+    from autodeploy.report.table import columns
+    from autodeploy.sweep.scenarios import added_up
+
+    parts: dict[str, list[Record]] = {}
+    for record in records:
+        cell = ", ".join(f"{key} {value}" for key, value in record["cell"].items() if key != "first_draw")
+        parts.setdefault(cell, []).append(record)
+    header = ["strategy", "draws", "mean s", "5%", "50%", "95%", "fastest"]
+    lines = []
+    for cell, of_case in parts.items():
+        failed = dict.fromkeys(str(record["error"]) for record in of_case if record["error"])
+        figures = added_up(record["scenarios"] for record in of_case if "scenarios" in record)
+        body = [
+            [
+                name,
+                f"{f['draws']:,.0f}",
+                *(f"{f[k]:.3f}" for k in ("mean_s", "p5_s", "p50_s", "p95_s")),
+                f"{f['fastest_frac']:.1%}",
+            ]
+            for name, f in figures.items()
+        ]
+        lines += [cell, "", *failed, columns(header, body, {0}, flexible=0, width=terminal_width()) if body else "", ""]
+    return "\n".join(lines)
 
 
 def terminal_width() -> int:

@@ -89,6 +89,8 @@ def search_table(document: Mapping[str, Any]) -> str:
     rows = []
     for entry in document["ranked"]:
         where = f"{entry['devices']} x " * several + f"{entry.get('hardware')} " * machines
+        if "phase" in entry:
+            where += f"seq {entry['seq_length']} batch {entry['global_batch']} "
         label = where + str(entry["label"]) + "*" * (not entry["launchable"])
         rows.append(
             [
@@ -116,10 +118,16 @@ def heading(document: Mapping[str, Any]) -> str:
     line = (
         f"{model['name']} ({model['parameters'] / 1e9:.1f}B, {model['active_parameters'] / 1e9:.1f}B active) on "
         f"{cards} x {document['hardware']}, {document['backend']}, {document['precision']}, "
-        f"sequence {document['seq_length']}, batch {document['global_batch']}, "
+        f"{_lengths(document)}, "
         f"{document['memory_cap_gib']:.2f} GiB usable a card"
     )
     return wrap(line)
+
+
+def _lengths(document: Mapping[str, Any]) -> str:
+    if "phases" in document:
+        return f"{len(document['phases'])} phases"
+    return f"sequence {document['seq_length']}, batch {document['global_batch']}"
 
 
 def _notes(document: Mapping[str, Any]) -> list[str]:
@@ -133,7 +141,7 @@ def _notes(document: Mapping[str, Any]) -> list[str]:
     if any(not entry["launchable"] for entry in document["ranked"]):
         reasons = dict.fromkeys(str(e["not_launchable_because"]) for e in document["ranked"] if not e["launchable"])
         notes += [wrap(f"* no release launches it: {reason}") for reason in reasons]
-    if "days" in first:
+    if "days" in first and "phases" not in document:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
         cost = f"{first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}"
         notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}."))

@@ -1,4 +1,4 @@
-"""Templates for the slots of a graph, and the choice of a lane order per scenario."""
+"""Templates for the slots of a graph, and the lane orders that are worth a replay."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from autodeploy.schedule.segments import Structure, build_streams
 from autodeploy.schedule.templates import LANES, Template, make_template
 
 F64 = NDArray[np.float64]
+TRIED = 3  # of the catalogue: the estimate does not always name the fastest
 
 
 @lru_cache(maxsize=8192)
@@ -44,19 +45,31 @@ def slot_templates(
     ]
 
 
-def choose_lane_orders(
+def promising_lane_orders(
     graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, piece_overhead_s: float
-) -> NDArray[np.int64]:
-    """Index into `CATALOGUE` of the lane order with the shortest estimated step of each scenario, [N].
+) -> NDArray[np.bool_]:
+    """Entries of `CATALOGUE` worth a replay: the `TRIED` with the shortest estimated steps, [catalogue, N].
 
     Estimate: micro-batches x chunks x the pace of the paired slots of the rank with most work, and for the ends (p-1)
     times the passage of a single forward and a single backward.
     """
-    chosen = np.zeros(packed_s.shape[-1], dtype=np.int64)
+    chosen = np.zeros((len(CATALOGUE), packed_s.shape[-1]), dtype=bool)
+    chosen[0] = True
     for pairs, rows in _paired_kinds(graph, packed_s):
         part = np.ascontiguousarray(packed_s[..., rows])
         estimates = [_estimate_s(graph, pairs, structures, part, entry, piece_overhead_s) for entry in CATALOGUE]
-        chosen[rows] = first_best(np.array(estimates))
+        chosen[:, rows] = _shortest(np.array(estimates))
+    return chosen
+
+
+def _shortest(estimates_s: F64) -> NDArray[np.bool_]:
+    """The `TRIED` least of [K, N] for each scenario; equals but for rounding go in the order of the catalogue."""
+    left, chosen = estimates_s.copy(), np.zeros(estimates_s.shape, dtype=bool)
+    columns = np.arange(estimates_s.shape[1])
+    for _ in range(min(TRIED, len(left))):
+        best = first_best(left)
+        chosen[best, columns] = True
+        left[best, columns] = np.inf
     return chosen
 
 

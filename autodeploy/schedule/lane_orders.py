@@ -31,6 +31,7 @@ class LaneOrder:
     communication_frac: float
     pieces: int = 1
     whole_streams: bool = False
+    as_recomputed: bool = False
 
 
 def _catalogue() -> tuple[LaneOrder, ...]:
@@ -47,7 +48,11 @@ def _catalogue() -> tuple[LaneOrder, ...]:
         LaneOrder(name=f"pieces-{parts}-{nominal}", cut="pieces", lead=None, communication_frac=nominal, pieces=parts)
         for parts, nominal in ((2, 1.6), (4, 1.6))
     ]
-    return (whole, *fine, *pieces)
+    recomputed = [
+        LaneOrder(name=f"recomputed-{x}", cut="sub-layer", lead=None, communication_frac=x, as_recomputed=True)
+        for x in (0.3, 1.0, 1.6)
+    ]
+    return (whole, *fine, *pieces, *recomputed)
 
 
 CATALOGUE = _catalogue()
@@ -71,7 +76,21 @@ def ordered_streams(
     streams = build_streams(kinds, structures, entry.pieces, early_gradient)
     if entry.whole_streams:
         return streams, tuple(range(len(streams.nodes)))
-    return streams, list_schedule(streams, entry)
+    if not entry.as_recomputed:
+        return streams, list_schedule(streams, entry)
+    longer = tuple(tuple(_with_recompute(mask) for mask in structure) for structure in structures)
+    more = build_streams(kinds, longer, entry.pieces, early_gradient)
+    place = {_name(more.nodes[n]): at for at, n in enumerate(list_schedule(more, entry))}
+    return streams, tuple(sorted(range(len(streams.nodes)), key=lambda n: place[_name(streams.nodes[n])]))
+
+
+def _with_recompute(mask: int) -> int:
+    """The segments of a layer, and the attention once more in the backward where it has one."""
+    return mask | 1 << Segment.ATTENTION_R if mask >> Segment.ATTENTION_B & 1 else mask
+
+
+def _name(node: Node) -> tuple[int, int, int]:
+    return node.stream, node.layer, node.segment
 
 
 def nominal_s(node: Node, entry: LaneOrder) -> float:

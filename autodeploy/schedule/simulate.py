@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from autodeploy.schedule.adaptive_pipe import adaptive_pipe_with
 from autodeploy.schedule.alike import first_best, order_costs, parts_alike, plan_costs_s
-from autodeploy.schedule.batches import join, rows, take
+from autodeploy.schedule.batches import join, take
 from autodeploy.schedule.blocks import BlockGraph, build_graph
-from autodeploy.schedule.choose import choose_lane_orders, slot_templates
+from autodeploy.schedule.choose import promising_lane_orders, slot_templates
 from autodeploy.schedule.costs import LayerSegments
 from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder, lane_order
 from autodeploy.schedule.masking import ep_masking
@@ -52,44 +52,48 @@ def _parts(request: SimulationRequest) -> list[I64]:
 def _simulate_alike(request: SimulationRequest) -> SimulationResult:
     if not request.overlaps_lanes:
         return _run(request, _schedule(request, "none"), None, "none")
-    entries = _chosen_orders(request)
-    parts = [np.flatnonzero(entries == k) for k in sorted(set(entries.tolist()))]
-    if len(parts) == 1:
-        return _best_ends(request, CATALOGUE[entries[0]])
-    return join([_best_ends(take(request, at), CATALOGUE[entries[at[0]]]) for at in parts], parts)
+    chosen = _fastest(replace(request, keep_events=False))
+    parts = [np.flatnonzero(chosen == k) for k in np.unique(chosen)]
+    ways = _ways(request)
+    results = []
+    for at in parts:
+        entry, ends = ways[chosen[at[0]]]
+        part = request if len(parts) == 1 else take(request, at)
+        results.append(_run(part, _schedule(request, ends), entry, ends))
+    return results[0] if len(parts) == 1 else join(results, parts)
 
 
-def _best_ends(request: SimulationRequest, entry: LaneOrder) -> SimulationResult:
-    """Runs with each candidate for the two ends, keeps the faster per scenario."""
-    if not SCHEDULE_TABLE[request.schedule].pairs_ends:
-        return _run(request, _schedule(request, "none"), entry, "none")
-    modes = _ends_to_try(request)
-    if len(modes) > 1 and request.keep_events:
-        quick = _best_ends(replace(request, keep_events=False), entry)
-        modes = tuple(sorted(set(quick.ends)))
-    results = [_run(request, _schedule(request, mode), entry, mode) for mode in modes]
-    if len(results) == 1:
-        return results[0]
-    best = first_best(np.array([result.step_s for result in results]))
-    kept = [np.flatnonzero(best == k) for k in range(len(results))]
-    for result, at in zip(results, kept, strict=True):
-        if len(at) == request.scenarios:
-            return result
-    return join([rows(result, at) for result, at in zip(results, kept, strict=True)], kept)
+def _ways(request: SimulationRequest) -> list[tuple[LaneOrder, str]]:
+    """Lane orders and pairs at the ends. Pairs in the warm-up pay where groups are longer than pp; else seldom."""
+    ends: tuple[str, ...] = ("none",)
+    if SCHEDULE_TABLE[request.schedule].pairs_ends:
+        ends = (request.ends,) if request.ends is not None else ("none", "warm-up")
+    return [(entry, end) for entry in CATALOGUE for end in ends]
 
 
-def _ends_to_try(request: SimulationRequest) -> tuple[str, ...]:
-    """Pairs in the warm-up pay where groups are longer than pp; with groups of pp they seldom do."""
-    return (request.ends,) if request.ends is not None else ("none", "warm-up")
+def _fastest(request: SimulationRequest) -> I64:
+    """Index into `_ways` of the one in which each scenario is fastest, [N]: the lane orders that promise most are tried."""
+    ways, tries = _ways(request), _orders_to_try(request)
+    ends = len(ways) // len(CATALOGUE)
+    if tries.sum() == request.scenarios and ends == 1:
+        return np.asarray(tries.argmax(axis=0))
+    seconds = np.full((len(ways), request.scenarios), np.inf)
+    for way, (entry, end) in enumerate(ways):
+        at = np.flatnonzero(tries[way // ends])
+        if len(at):
+            part = request if len(at) == request.scenarios else take(request, at)
+            seconds[way, at] = _run(part, _schedule(request, end), entry, end).step_s
+    return first_best(seconds)
 
 
-def _chosen_orders(request: SimulationRequest) -> NDArray[np.int64]:
-    """Index into the catalogue, [N]."""
+def _orders_to_try(request: SimulationRequest) -> NDArray[np.bool_]:
+    """[catalogue, N]"""
     if request.lane_order is not None:
-        return np.full(request.scenarios, CATALOGUE.index(lane_order(request.lane_order)))
+        named = CATALOGUE.index(lane_order(request.lane_order))
+        return np.repeat(np.arange(len(CATALOGUE))[:, None] == named, request.scenarios, axis=1)
     graph = build_graph(_schedule(request, "none"))
     segments = _with_sends(request)
-    return choose_lane_orders(graph, segments.structures(), segments.packed(), request.piece_overhead_s)
+    return promising_lane_orders(graph, segments.structures(), segments.packed(), request.piece_overhead_s)
 
 
 def _schedule(request: SimulationRequest, ends: str) -> Schedule:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from autodeploy.search.candidates import Candidates, best_first
+import numpy as np
+
+from autodeploy.search.bound import UNAVOIDABLE, least_step_s
+from autodeploy.search.candidates import Candidates, best_first, objective
 from autodeploy.search.moves import free_moves, landscape_around
+from autodeploy.search.pooled import refined_prices
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.shortlist import Shortlist
 from autodeploy.search.space import Space, SpaceCounts, chunks
@@ -42,8 +47,23 @@ def refine_around(
         lambda batch: twin.valid(request, batch),
         free_moves(request.axes),
     )
-    found = refine(request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress)
+    enough = nothing_better(request, twin, catalogue)
+    with refined_prices(request, twin) as price:
+        found = refine(request, landscape, price, deadline=deadline, progress=progress, enough=enough)
     return _screened(request, twin, found, time.monotonic() - began)
+
+
+def nothing_better(request: SearchRequest, twin: Twin, catalogue: Candidates) -> Callable[[float], bool] | None:
+    """Whether no strategy of the catalogue, moved or not, can score less than what was found: by its lower bound. None
+    where there is no bound: for memory, and for an evaluation that does not tell causes."""
+    if request.objective in ("memory", "pareto"):
+        return None
+    time_s = twin.evaluate(request.case, catalogue.batch).time_s
+    if not set(UNAVOIDABLE) <= set(time_s):
+        return None
+    bound = objective(request.objective, catalogue.batch, least_step_s(time_s), catalogue.reserved_bytes)
+    least = float(np.min(bound))
+    return lambda best: best <= least
 
 
 def study_space(
@@ -53,7 +73,8 @@ def study_space(
     landscape = landscape_of_space(request, twin.space, counts)
     if landscape is None or request.trials == 0:
         return NOTHING
-    found = refine(request, landscape, lambda batch: twin.refined(request, batch), deadline=deadline, progress=progress)
+    with refined_prices(request, twin) as price:
+        found = refine(request, landscape, price, deadline=deadline, progress=progress)
     return _screened(request, twin, found, found.seconds)
 
 

@@ -135,6 +135,7 @@ def software_stack(stated: Mapping[str, Any], hardware: HardwareProfile, precisi
         _check_kernel(kernel, hardware)
         changes["attention_kernel"] = kernel
     changes["forced_balance"] = value("routing") != "real"
+    changes["consecutive_routing"] = value("routing") == "forced-consecutive"
     changes["fp8_tp_gather"] = value("fp8_gather") and precision not in SIXTEEN_BIT
     return dataclasses.replace(hardware.stack, **changes)
 

@@ -63,7 +63,7 @@ OWN = (
     Field("mtp", True, "Multi-token prediction modules of the model are trained."),
     Field("in_network_reduction", True, "Switches reduce where the machine's can (NVLink SHARP)."),
 )  # fmt: skip
-REPLACED = ("forced_balance", "fp8_tp_gather", "attention_kernel", "moe_capacity_factor")
+REPLACED = ("forced_balance", "consecutive_routing", "fp8_tp_gather", "attention_kernel", "moe_capacity_factor")
 
 MEANINGS = {
     "fused_norm": "A norm is one kernel.",
@@ -78,10 +78,13 @@ MEANINGS = {
     "overlap_p2p": "Pipeline transfers run beside computing.",
     "overlap_tp": "Collectives of tensor parallelism are cut up and run under their product.",
     "async_tp_backward": "The backward's TP collective runs under the weight gradient.",
-    "hierarchical_chunks": "Pieces in which a hierarchical all-to-all is pipelined; 1: in series.",
+    "hierarchical_chunks": "Pieces in which a hierarchical all-to-all is pipelined; 1: in series (DeepEP, HybridEP: 6 at least).",
     "scatter_gather_p2p": "Pipeline transfers send 1/TP of the activation and gather it in the node.",
     "wgrad_accumulation_fused": "The weight gradient is added to its buffer inside the product.",
     "cuda_graphs": "Kernels are launched as captured graphs.",
+    "graphs_without_experts": "The graphs cover attention and router; dispatch and experts are launched by the host.",
+    "sync_free_moe": "The host never waits for the number of tokens of an expert.",
+    "fused_permute": "Token rows are moved by one kernel, not by torch's indexing.",
     "host_cost_factor": "Host time of a kernel over the machine's.",
     "short_bursts": "Times are of short profiles: the clock is not yet lowered.",
     "launch_blocking": "CUDA_LAUNCH_BLOCKING=1: the device idles while the host issues.",

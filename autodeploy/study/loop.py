@@ -247,13 +247,8 @@ def names_of(batch: StrategyBatch) -> list[str]:
 
 def open_study(request: SearchRequest) -> optuna.Study:
     """The study of this problem, begun or gone on with. InputError where it is of another problem."""
-    import warnings
-
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-    warnings.filterwarnings("ignore", message="Heartbeat of storage")  # this loop beats it itself
     problem = problems.problem_of(request)
     url = request.storage or (default_storage(request.study) if request.study else None)
     name = request.study or (f"autodeploy-{problem.fingerprint}" if url else None)

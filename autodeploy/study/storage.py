@@ -39,8 +39,13 @@ def default_storage(study: str) -> str:
 
 def open_storage(url: str | None) -> optuna.storages.BaseStorage:
     """In memory without a URL. InputError where it cannot be opened."""
+    import warnings
+
     import optuna
 
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", message="Heartbeat of storage")  # the loop beats it itself
     if url is None:
         return optuna.storages.InMemoryStorage()
     try:

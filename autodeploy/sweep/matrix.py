@@ -10,7 +10,17 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
 
 import autodeploy
 from autodeploy.errors import InputError
@@ -23,6 +33,35 @@ OWN = frozenset(
 )
 Value = StrictBool | StrictInt | StrictFloat | StrictStr
 Word = StrictStr | StrictInt
+
+
+Range = tuple[float, float]
+
+
+class Scenarios(BaseModel):
+    """Event-level scenarios: each strategy is replayed under the same draws. Ranges are of uniform factors; 1 is the case as
+    priced."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strategies: tuple[StrictStr, ...] = Field(min_length=1)
+    draws: int = Field(gt=0, le=1_000_000_000)
+    seed: int = Field(default=0, ge=0)
+    compute: Range = (1.0, 1.0)
+    imbalance: Range = (1.0, 1.0)
+    intra_bandwidth: Range = (1.0, 1.0)
+    inter_bandwidth: Range = (1.0, 1.0)
+
+    @model_validator(mode="after")
+    def _ranges(self) -> Scenarios:
+        for name in FACTORS:
+            low, high = getattr(self, name)
+            if not 0 < low <= high < 1e3:
+                raise ValueError(f"{name}: two numbers LOW <= HIGH, above 0 and below 1000")
+        return self
+
+
+FACTORS = ("compute", "imbalance", "intra_bandwidth", "inter_bandwidth")
 
 
 class Matrix(BaseModel):
@@ -39,6 +78,7 @@ class Matrix(BaseModel):
     backend: tuple[StrictStr, ...] = ()
     stack: tuple[StrictStr, ...] = ()
     options: Mapping[str, Value | tuple[Value, ...]] = Field(default_factory=dict)
+    scenarios: Scenarios | None = None
 
     def cells(self, shard: Shard | None = None) -> list[Cell]:
         """Every combination, or the part of it that a shard takes: each n-th, so that shards are alike in size."""
@@ -46,19 +86,37 @@ class Matrix(BaseModel):
         count = 1
         for values in axes.values():
             count *= len(values)
-        if count > MOST_CELLS:
-            raise InputError("sweep", count, f"at most {MOST_CELLS} cells", "split the file")
+        parts = self._parts()
+        if count * len(parts) > MOST_CELLS:
+            raise InputError("sweep", count * len(parts), f"at most {MOST_CELLS} cells", "split the file")
         flags = _flags(self.options)
         cells = [
             Cell(
                 values=tuple((name, value) for name, value in zip(axes, each, strict=True) if value is not None),
                 flags=flags,
+                scenarios=part,
             )
             for each in product(*axes.values())
+            for part in parts
         ]
         return cells if shard is None else cells[shard.index - 1 :: shard.count]
 
+    def _parts(self) -> list[str]:
+        """What a cell replays, as JSON: the scenarios in pieces that a worker does in seconds. "": a search."""
+        if self.scenarios is None:
+            return [""]
+        if self.options:
+            raise InputError(
+                "options", dict(self.options), "absent where scenarios are replayed", "name the strategies in full"
+            )
+        asked = self.scenarios.model_dump()
+        return [
+            json.dumps({**asked, "first": first, "draws": min(PART, self.scenarios.draws - first)})
+            for first in range(0, self.scenarios.draws, PART)
+        ]
 
+
+PART = 16384  # draws of one cell
 VARIED = ("models", "hardware", "devices", "seq_length", "global_batch", "precision", "backend", "stack")
 KEYS = {"models": "model"}
 
@@ -84,15 +142,19 @@ class Cell:
 
     values: tuple[tuple[str, str | int], ...]
     flags: tuple[str, ...]
+    scenarios: str = ""  # JSON of what is replayed instead of a search
 
     @property
     def columns(self) -> dict[str, str | int]:
-        return {KEYS.get(name, name): value for name, value in self.values}
+        part = {"first_draw": int(json.loads(self.scenarios)["first"])} if self.scenarios else {}
+        return {KEYS.get(name, name): value for name, value in self.values} | part
 
     @property
     def argv(self) -> list[str]:
-        """The command line of ``autodeploy``, without format and output."""
-        named = self.columns
+        """The command line of ``autodeploy``, without format and output; for scenarios: the word, the case, what to replay."""
+        named = {KEYS.get(name, name): value for name, value in self.values}
+        if self.scenarios:
+            return ["scenarios", json.dumps(named), self.scenarios]
         model = str(named.pop("model"))
         options = [part for name, value in named.items() for part in (f"--{name.replace('_', '-')}", str(value))]
         return ["search", model, *options, *self.flags]
@@ -112,7 +174,10 @@ def read_matrix(path: Path) -> Matrix:
     document = _read_yaml(path)
     if not isinstance(document, dict):
         raise InputError("sweep", str(path), "a mapping with models, hardware and devices")
-    listed = {key: value if key == "options" or isinstance(value, list) else [value] for key, value in document.items()}
+    listed = {
+        key: value if key in ("options", "scenarios") or isinstance(value, list) else [value]
+        for key, value in document.items()
+    }
     try:
         return Matrix.model_validate(listed)
     except ValidationError as error:

@@ -9,7 +9,7 @@ Axes: N strategies, S virtual stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,8 @@ from cost_models.strategies import F64
 
 Effect = Callable[[StageCosts, PricedGroup], tuple[StageCosts, Taken]]
 
-EFFECTS: tuple[Effect, ...] = (gather_parameters, hide_expert_communication, swap_activations)
+WAITS: tuple[Effect, ...] = (gather_parameters, swap_activations)
+EFFECTS: tuple[Effect, ...] = (hide_expert_communication, *WAITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +36,31 @@ class Affected:
 
     def of(self, cause: str) -> F64:
         """Seconds per micro-batch that the effects of a cause added (negative: took out), [N, S]."""
-        found = [each.forward_s + each.backward_s for each in self.taken if each.cause == cause]
+        found = [each.seconds for each in self.taken if each.cause == cause]
         return np.sum(found, axis=0) if found else np.zeros_like(self.costs.forward_s)
 
-    def without(self, cause: str) -> Affected:
-        """As if the effects of a cause had changed nothing; the others stay what they are beside them."""
-        costs = self.costs
-        for each in self.taken:
-            if each.cause == cause:
-                costs = replace(
-                    costs,
-                    forward_s=costs.forward_s - each.forward_s,
-                    backward_input_s=costs.backward_input_s - each.backward_s,
-                )
-        return Affected(costs, tuple(each for each in self.taken if each.cause != cause))
 
-
-def with_effects(costs: StageCosts, group: PricedGroup) -> Affected:
+def with_effects(costs: StageCosts, group: PricedGroup, effects: Sequence[Effect] = EFFECTS) -> Affected:
     """The effects one after another, each on what the one before has left."""
     taken = []
-    for effect in EFFECTS:
+    for effect in effects:
         costs, change = effect(costs, group)
         taken.append(change)
     return Affected(costs, tuple(taken))
+
+
+def with_effects_on_computing(costs: StageCosts, group: PricedGroup) -> Affected:
+    """Where a clock has lanes of its own for expert communication: the waits are beside computing alone, and the
+    communication comes on top, for the clock to hide."""
+    computing = replace(
+        costs,
+        forward_s=costs.forward_s - costs.forward_ep_s,
+        backward_input_s=costs.backward_input_s - costs.backward_ep_s,
+    )
+    affected = with_effects(computing, group, WAITS)
+    after = replace(
+        affected.costs,
+        forward_s=affected.costs.forward_s + costs.forward_ep_s,
+        backward_input_s=affected.costs.backward_input_s + costs.backward_ep_s,
+    )
+    return Affected(after, affected.taken)

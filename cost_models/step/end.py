@@ -9,11 +9,10 @@ import numpy as np
 from cost_models.case import Case
 from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.inputs import SoftwareStack
-from cost_models.step.fully_sharded import shards_each_use
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedGroup, shards_each_use
 from cost_models.step.memory import parameters_by_rank
 from cost_models.step.stages import StageCosts
-from cost_models.strategies import F64, SCHEDULE_CODE, Bool, StrategyBatch
+from cost_models.strategies import DISPATCHER_CODE, F64, SCHEDULE_CODE, Bool, StrategyBatch
 
 BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
 UNFUSED_ADAM_BYTES = 96.0  # per parameter
@@ -21,22 +20,43 @@ UNFUSED_ADAM_BYTES = 96.0  # per parameter
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankLoad:
-    """What a rank holds and computes, [N, P] each: parameters of a card, seconds of one micro-batch in all its chunks."""
+    """What a rank holds and does, [N, P] each: parameters of a card, seconds of one micro-batch in all its chunks.
+
+    ``busy_link``: of these seconds, those in which expert communication and P2P fill the links between nodes.
+    """
 
     dense_parameters: F64
     expert_parameters: F64
     forward_s: F64
     backward_s: F64
+    busy_link_forward_s: F64
+    busy_link_backward_s: F64
 
 
 def rank_load(costs: StageCosts, group: PricedGroup) -> RankLoad:
     dense, expert = parameters_by_rank(group)
+    share = link_share(group)
     return RankLoad(
         dense_parameters=dense,
         expert_parameters=expert,
-        forward_s=group.by_rank(costs.forward_s),
-        backward_s=group.by_rank(costs.backward_s),
+        forward_s=group.work_by_rank(costs.forward_s),
+        backward_s=group.work_by_rank(costs.backward_s),
+        busy_link_forward_s=group.work_by_rank(share * costs.forward_ep_s + costs.p2p_s[:, None]),
+        busy_link_backward_s=group.work_by_rank(share * costs.backward_ep_s + costs.p2p_s[:, None]),
     )
+
+
+def link_share(group: PricedGroup) -> F64:
+    """Share of the seconds of expert communication in which the links between nodes are the ones in use, [N, 1].
+
+    A flat all-to-all lasts as long as its slower tier, which it fills; a hierarchical one is in one step or the other.
+    """
+    prices, layers = group.table.prices, group.layout.counts.sum(axis=0)
+    inter, intra = (group.priced(lane) @ layers for lane in (prices.dispatch_inter_s, prices.dispatch_intra_s))
+    flat = (inter >= intra).astype(float)
+    steps = np.divide(inter, inter + intra, out=np.zeros_like(inter), where=inter + intra > 0)
+    hierarchical = group.batch.dispatcher >= DISPATCHER_CODE["hierarchical-allgather"]
+    return np.where(inter > 0, np.where(hierarchical, steps, flat), 0.0)[:, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +79,10 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
     sharded = shards_each_use(batch, workload)[:, None]  # priced with the stages
     reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
-    room_back, room_forward = load.backward_s * (1.0 - 1.0 / buckets), load.forward_s * (1.0 - 1.0 / buckets)
+    # The reduction uses the links that expert communication and P2P leave free.
+    free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
+    free_forward = np.maximum(load.forward_s - load.busy_link_forward_s, 0.0)
+    room_back, room_forward = free_back * (1.0 - 1.0 / buckets), free_forward * (1.0 - 1.0 / buckets)
     hidden = overlaps_grad_reduce(batch, stack)[:, None]
     exposed_reduce = np.where(hidden, np.maximum(reduce_s - room_back, reduce_s / buckets), reduce_s)
     exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s

@@ -22,7 +22,9 @@ def hide_expert_communication(costs: StageCosts, group: PricedGroup) -> tuple[St
     """Takes the hidden share out of the stages' forward and backward seconds."""
     ep = costs.forward_ep_s + costs.backward_ep_s
     computing = costs.forward_s + costs.backward_s - ep
-    hidden = np.minimum(ep, computing) * hidden_share(group)
+    # P2P that is not waited for runs under the same computing, on the same links.
+    sends = 2.0 * costs.p2p_s[:, None] if group.case.workload.stack.overlap_p2p else 0.0
+    hidden = np.minimum(ep, np.maximum(computing - sends, 0.0)) * hidden_share(group)
     # Computing slows while it runs beside communication, so what is hidden is not all gained.
     gained = hidden * (1.0 - group.case.hardware.overheads.overlap_slowdown_frac)
     ratio = np.divide(gained, ep, out=np.zeros_like(ep), where=ep > 0)

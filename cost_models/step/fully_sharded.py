@@ -13,19 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.communication import members, ring_s
-from cost_models.inputs import HardwareProfile, Workload
-from cost_models.step.group import FULL, PricedGroup
+from cost_models.inputs import HardwareProfile
+from cost_models.step.group import FULL, PricedGroup, shards_each_use
 from cost_models.step.stages import StageCosts, Taken
-from cost_models.strategies import F64, Bool, StrategyBatch
+from cost_models.strategies import F64
 
 MATRICES_PER_LAYER = (
     4  # that DeepSpeed fetches one by one; vectors stay on every card (stage3_param_persistence_threshold)
 )
-
-
-def shards_each_use(batch: StrategyBatch, workload: Workload) -> Bool:
-    """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
-    return (batch.zero_stage >= 3) | ((batch.zero_stage == 2) & workload.stack.fsdp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +42,24 @@ def gather_parameters(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts
     wire = _wire(group)
     layers = np.maximum(group.layout.layers_per_stage, 1.0)[None, :]
     again = (batch.zero_stage >= 3).astype(float)[:, None]  # gathers of the backward pass
-    forward, backward = costs.forward_s, costs.backward_s
     slow = group.case.hardware.overheads.overlap_slowdown_frac
     if workload.stack.coalesced_gathers:
-        under = again * wire.gather_s + wire.scatter_s
+        fetched, under = again * wire.gather_s, again * wire.gather_s + wire.scatter_s
         after = wire.scatter_s / layers
     else:  # the recomputed forward fetches once more; nothing runs under the reductions
         recomputed = np.where((batch.recompute & FULL)[:, None] > 0, costs.full_share, 0.0)
-        under = (again + recomputed) * wire.gather_s
+        fetched = under = (again + recomputed) * wire.gather_s
         after = wire.scatter_s
-    longer = _beside(forward, wire.gather_s, slow) + wire.gather_s / layers + wire.copy_out_s
-    longer_back = _beside(backward, under, slow) + after + again * wire.copy_out_s + wire.copy_in_s
+    forward = _beside(costs.forward_s, wire.gather_s, slow) + wire.gather_s / layers + wire.copy_out_s
+    backward = _beside(costs.backward_s, under, slow) + after + again * wire.copy_out_s + wire.copy_in_s
+    # The input gradient waits for what it fetches, the weight part for the rest: neither shrinks when computing grows.
+    inputs = np.minimum(_beside(costs.backward_input_s, fetched, slow) + again * wire.copy_out_s, backward)
     on = sharded[:, None]
     gathered = replace(
         costs,
-        forward_s=np.where(on, longer, forward),
-        backward_input_s=np.where(on, costs.backward_input_s + longer_back - backward, costs.backward_input_s),
+        forward_s=np.where(on, forward, costs.forward_s),
+        backward_input_s=np.where(on, inputs, costs.backward_input_s),
+        backward_weight_s=np.where(on, backward - inputs, costs.backward_weight_s),
     )
     return gathered, Taken.between("dp_comm", costs, gathered)
 

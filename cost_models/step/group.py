@@ -12,9 +12,10 @@ import numpy as np
 
 from cost_models.case import Case
 from cost_models.dims import core_points
+from cost_models.inputs import Workload
 from cost_models.layer_price import LayerPrices, price_layers
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
-from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Layout, StrategyBatch
 
 FULL, MOE = RECOMPUTE_BIT["full"], RECOMPUTE_BIT["moe"]
 
@@ -79,10 +80,20 @@ class PricedGroup:
         """[N, S] -> [N, P]: the sum of what each rank holds."""
         return sum_by_rank(stage_values, self.layout, self.schedule.v_shaped)
 
+    def work_by_rank(self, stage_s: F64) -> F64:
+        """[N, S] -> [N, P]: what a rank works on for one micro-batch. Fed from both ends, it has half of two stages."""
+        own = self.by_rank(stage_s)
+        return (own + own[:, ::-1]) / 2 if self.schedule.placement == "both-ends" else own
+
 
 def micro_batch_groups(batch: StrategyBatch) -> I64:
     """0 and pp are the same thing, [N]."""
     return np.where(batch.micro_batch_group > 0, batch.micro_batch_group, batch.pp)
+
+
+def shards_each_use(batch: StrategyBatch, workload: Workload) -> Bool:
+    """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
+    return (batch.zero_stage >= 3) | ((batch.zero_stage == 2) & workload.stack.fsdp)
 
 
 def closed_form_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> Iterator[PricedGroup]:
@@ -91,9 +102,10 @@ def closed_form_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> I
 
 
 def replay_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> Iterator[PricedGroup]:
-    """Groups that share an event graph: the same micro-batches, micro-batch group and overlap, too."""
+    """Groups that share an event graph: the same micro-batches, micro-batch group, overlap and sharding, too."""
     m = np.maximum(batch.micro_batches(case.workload.global_batch), 1)
-    apart = (m, micro_batch_groups(batch), batch.ep_overlap.astype(np.int64))
+    sharded = shards_each_use(batch, case.workload)
+    apart = (m, micro_batch_groups(batch), batch.ep_overlap.astype(np.int64), sharded.astype(np.int64))
     return priced_groups(case, batch, table, apart)
 
 

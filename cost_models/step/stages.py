@@ -46,15 +46,22 @@ class Taken:
 
     cause: str
     forward_s: F64
-    backward_s: F64
+    backward_input_s: F64
+    backward_weight_s: F64
 
     @staticmethod
     def between(cause: str, before: StageCosts, after: StageCosts) -> Taken:
         return Taken(
             cause=cause,
             forward_s=after.forward_s - before.forward_s,
-            backward_s=after.backward_s - before.backward_s,
+            backward_input_s=after.backward_input_s - before.backward_input_s,
+            backward_weight_s=after.backward_weight_s - before.backward_weight_s,
         )
+
+    @property
+    def seconds(self) -> F64:
+        """Both directions, [N, S]."""
+        return self.forward_s + self.backward_input_s + self.backward_weight_s
 
 
 def stage_costs(group: PricedGroup) -> StageCosts:

@@ -85,12 +85,12 @@ def _busy_causes(affected: Affected, group: PricedGroup, busy: F64, critical: I6
     """What the critical rank is busy with; recompute is what is left."""
     m = group.micro_batches.astype(float)
     prices = group.table.prices
-    rank_counts = group.by_rank(group.layout.counts.T.astype(float)).T  # [P, C]
+    rank_counts = group.work_by_rank(group.layout.counts.T.astype(float)).T  # [P, C]
     per_layer = prices.forward_s + prices.backward_input_s + prices.backward_weight_s
     family = np.einsum("nc,ncf->nf", rank_counts[critical], group.priced(per_layer)) * m[:, None]
     times = {name: family[:, i] for i, name in enumerate(FAMILIES)}
     for cause in ("ep_comm", "pp_comm", "dp_comm", "swap"):
-        times[cause] = times.get(cause, 0.0) + _at(group.by_rank(affected.of(cause)), critical) * m
+        times[cause] = times.get(cause, 0.0) + _at(group.work_by_rank(affected.of(cause)), critical) * m
     # What is hidden of recomputed dispatches comes off "recompute", which is the rest of the rank's busy time.
     times["ep_comm"] = np.maximum(times["ep_comm"], 0.0)
     listed = np.sum(np.stack(list(times.values())), axis=0)

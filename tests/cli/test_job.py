@@ -94,3 +94,38 @@ def test_bad_limits(capsys: Capture, words: list[str], named: str) -> None:
 def test_several_machines_have_no_one_study(capsys: Capture) -> None:
     ran = run(capsys, *SEARCH[:4], "--hardware", "h100-sxm,h200", "--devices", "8", "--study", "s")
     assert ran.code == 2 and "--study" in ran.err
+
+
+def test_phases_share_a_cluster_and_add_up(capsys: Capture) -> None:
+    phases = ["--phase", "seq=2048,batch=64,tokens=1T", "--phase", "seq=4096,tokens=100B"]
+    ran = run(capsys, *SEARCH, "--hardware", "h100-sxm", "--devices", "8,16", *phases, "--format", "json")
+    document = ran.json
+    assert ran.code == 0 and document["plan"]["tokens"] == 1.1e12
+    assert [(p["seq_length"], p["global_batch"], p["tokens"]) for p in document["phases"]] == [
+        (2048, 64, 1e12),
+        (4096, 64, 1e11),
+    ]
+    for option in (document["plan"]["smallest"], document["plan"]["fastest"]):
+        assert option["days"] == pytest.approx(sum(part["days"] for part in option["phases"]))
+        assert option["device_hours"] == pytest.approx(sum(part["device_hours"] for part in option["phases"]))
+    rows = document["ranked"]
+    assert [row["phase"] for row in rows] == [1, 2] and len({row["devices"] for row in rows}) == 1
+    alone = run(
+        capsys,
+        *SEARCH,
+        "--hardware",
+        "h100-sxm",
+        "--devices",
+        str(rows[1]["devices"]),
+        "--tokens",
+        "100B",
+        "--format",
+        "json",
+    )
+    assert alone.json["ranked"][0]["step_time_s"] == pytest.approx(rows[1]["screened_step_time_s"], rel=0.1)
+
+
+@pytest.mark.parametrize("text", ["seq=1", "tokens=1T,tokens=2T", "seq=0,tokens=1T", "a=1,tokens=1T", "tokens"])
+def test_bad_phases(capsys: Capture, text: str) -> None:
+    ran = run(capsys, *SEARCH, "--hardware", "h100-sxm", "--devices", "8", "--phase", text)
+    assert ran.code == 2 and "error: --phase" in ran.err and ran.err.count("\n") == 1

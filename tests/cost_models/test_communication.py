@@ -13,6 +13,7 @@ from cost_models.communication import (
     all_to_all_s,
     copies_between_nodes,
     dispatch_s,
+    distinct_domains,
     p2p_s,
     ring_s,
 )
@@ -99,3 +100,24 @@ def test_more_bytes_never_take_less_time(size: float, ranks: int, stride: int) -
 
 def test_a_group_of_one_costs_nothing() -> None:
     assert ring("all_reduce", 1e9, 1, 8) == 0.0
+
+
+def test_a_deduplicating_dispatcher_forwards_while_the_network_runs() -> None:
+    """Two nodes of 8, top-8 of 256, 1 GB of tokens: 0.9965 x 1 GB leave at 10 GB/s = 0.0996 s; a token has experts on 6.52
+    of 16 cards, of which 7/8 cross the links: 5.71 GB at 100 GB/s = 0.0571 s, and a sixth of the shorter is not hidden."""
+    ffn = FeedForward(width=2048, experts=256, top_k=8)
+    dedup = np.array([DISPATCHER_CODE["hierarchical-dedup"]])
+    total, intra, inter = dispatch_s(
+        np.array([8e9]), np.array([16.0]), np.array([1.0]), dedup, ffn, UNIT, SoftwareStack()
+    )
+    assert inter[0] == pytest.approx(0.0996, rel=1e-3)
+    assert intra[0] == pytest.approx(0.0571, rel=1e-3)
+    assert total[0] == pytest.approx(0.0996 + 0.0571 / 6, rel=1e-3)
+
+
+def test_neighbouring_experts_lie_in_one_node() -> None:
+    """A window of 8 of 256 experts meets 1 + 7/64 of four nodes, any 8 meet 3.61."""
+    ffn = FeedForward(width=2048, experts=256, top_k=8)
+    four = np.array([4.0])
+    assert distinct_domains(four, ffn, consecutive=True)[0] == pytest.approx(1 + 7 / 64)
+    assert distinct_domains(four, ffn, consecutive=False)[0] == pytest.approx(3.615, abs=0.005)

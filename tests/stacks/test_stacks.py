@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -140,12 +141,13 @@ CASES = (
     ("gpt3-175b", "TP8/PP8/noSP/MBS1", "a100-80g-sxm", 64, "bf16", {"attention_kernel": "flash2", "dropout": True,
                                                                "transformer_engine": False}),
     ("deepseek-v3", "TP2/PP4/EP16/hierarchical-dedup", "h100-sxm", 128, "bf16", {"overlap_grad_reduce": False}),
+    ("qwen3-30b-a3b", "EP8", "b200", 8, "mxfp8", {"cuda_graphs": True}),
     ("deepseek-v3", "TP2/PP4/VPP4/EP16/ep-overlap", "h100-sxm", 128, "bf16", {}),
 )  # fmt: skip
 OTHERS = {
     "attention_kernel": ("unfused", "flash2", *KERNEL_SETS), "grad_reduce_dtype": ("bf16", "fp32"),
     "loss_bytes_per_logit": (30.0,), "moe_capacity_factor": (2.0,), "host_cost_factor": (9.0,),
-    "hierarchical_chunks": (4,), "routing": ("forced-balance",),
+    "hierarchical_chunks": (12,), "routing": ("forced-balance",),
 }  # fmt: skip
 
 
@@ -178,5 +180,11 @@ def test_every_field_moves_a_price(name: str) -> None:
 
 
 def test_the_machinery_knows_every_field_of_the_program() -> None:
-    hidden = {"forced_balance", "fp8_tp_gather"}  # said by routing and fp8_gather
+    hidden = {"forced_balance", "consecutive_routing", "fp8_tp_gather"}  # said by routing and fp8_gather
     assert {field.name for field in dataclasses.fields(SoftwareStack)} - hidden <= set(stack_fields())
+
+
+def test_the_page_lists_what_ships() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "stacks.md").read_text(encoding="utf-8")
+    for name in (*stack_names(), *stack_fields()):
+        assert f"| `{name}` |" in page, "run scripts/stacks_page.py"

@@ -179,3 +179,55 @@ def slow(argv: list[str]) -> dict[str, Any]:
 
     time.sleep(0.1)
     return {"status": "ranked", "error": None, "ranked": [{"model": argv[1]}], "nearest": [], "space": {}}
+
+
+def test_scenarios_are_cut_in_pieces_and_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    from autodeploy.cli.app import main
+    from autodeploy.sweep import matrix
+    from autodeploy.sweep.scenarios import added_up
+
+    file = tmp_path / "scenarios.yaml"
+    file.write_text(
+        "models: llama-3.2-1b\nhardware: h100-sxm\ndevices: 8\nglobal_batch: 64\n"
+        "scenarios: {draws: 100, strategies: [TP2/PP2, TP1/PP4], compute: [0.9, 1.1], inter_bandwidth: [0.5, 1.0]}\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matrix, "PART", 40)
+        assert main(["sweep", str(file), "--format", "json"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [record["scenarios"]["draws"] for record in records] == [40, 40, 20]
+    total = added_up(record["scenarios"] for record in records)
+    assert sum(found["fastest_frac"] for found in total.values()) == pytest.approx(1.0)
+    for found in total.values():
+        assert found["draws"] == 100 and found["p5_s"] < found["p50_s"] < found["p95_s"]
+        assert found["mean_s"] == pytest.approx(found["p50_s"], rel=0.05)
+
+
+def test_a_scenario_of_ones_is_the_simulated_step():
+    """And more bandwidth is never slower, more work never faster."""
+    import dataclasses
+
+    import numpy as np
+
+    from autodeploy.cli.case import CaseOptions, load_case
+    from autodeploy.replay import simulate_strategy
+    from autodeploy.replay.scenarios import Factors, scenario_step_s
+    from autodeploy.strategy.convert import strategy_to_batch
+    from autodeploy.strategy.notation import parse_strategy
+
+    options = {
+        "model": "deepseek-v2-lite",
+        "hardware": "h100-sxm",
+        "seq_length": 4096,
+        "global_batch": 64,
+        "precision": "bf16",
+    }
+    blank = dict.fromkeys(field.name for field in dataclasses.fields(CaseOptions))
+    loaded = load_case(CaseOptions(**{**blank, **options}))  # type: ignore[arg-type]
+    batch = strategy_to_batch(parse_strategy("TP1/PP2/VPP2/EP8/ep-overlap"), loaded.model, 32, "any")
+    one = scenario_step_s(loaded.case, batch, Factors.same(2))
+    assert one == pytest.approx([simulate_strategy(loaded.case, batch, events=False).step_s] * 2)
+    up = np.array([1.0, 1.2])
+    for name, sign in (("compute", 1), ("imbalance", 1), ("intra_bandwidth", -1), ("inter_bandwidth", -1)):
+        low, high = scenario_step_s(loaded.case, batch, dataclasses.replace(Factors.same(2), **{name: up}))
+        assert sign * (high - low) >= -1e-12, name

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from autodeploy.balance.data.split import Filled
+from autodeploy.balance.data.tighten import even_groups, tighten
+
+WAITING_FRAC = 5e-3  # above max(mean, costliest): rows of a step further off are tightened by swaps
+
 
 def assign_freely(
-    cost_s: np.ndarray, tokens: np.ndarray, ranks: int, ep_ranks: int, micro_batches: int, limit_tokens: int
+    cost_s: np.ndarray,
+    tokens: np.ndarray,
+    ranks: int,
+    ep_ranks: int,
+    micro_batches: int,
+    limit_tokens: int,
+    filled: Filled | None = None,
 ) -> np.ndarray | None:
     """Sample index at every place, int64 [R, J, K] with -1 where empty; None where some sample finds no room.
+
+    ``filled`` is what split samples have taken already (their own ids are not in the result).
 
     Longest first. A row (the slots that meet at one micro-batch of one group) lasts as long as its longest slot.
     1. A slot that waits at least as long as the sample takes has it for nothing: the tightest such.
@@ -21,7 +34,12 @@ def assign_freely(
     groups = ranks // ep_ranks
     slots = ranks * micro_batches  # slot = (group * J + micro-batch) * E + rank in the group
     slot_s, room = np.zeros(slots), np.full(slots, limit_tokens, dtype=np.int64)
-    row_s, group_s = np.zeros(groups * micro_batches), np.zeros(groups)
+    if filled is not None:
+        slot_s = _by_slot(filled.slot_s, ep_ranks).astype(float)
+        room = room - _by_slot(filled.slot_tokens, ep_ranks)
+    taken = slot_s > 0
+    row_s = slot_s.reshape(-1, ep_ranks).max(axis=1)
+    group_s = row_s.reshape(groups, -1).sum(axis=1)
     slot_of = np.empty(cost_s.size, dtype=np.int64)
     for sample in np.argsort(-cost_s, kind="stable").tolist():
         seconds, need = cost_s[sample], tokens[sample]
@@ -43,16 +61,29 @@ def assign_freely(
         row_s[row] += growth
         group_s[row // micro_batches] += growth
         slot_of[sample] = slot
-    _fill_empty(slot_of, cost_s, row_s, group_s, ep_ranks)
-    return _as_order(slot_of, ranks, ep_ranks, micro_batches)
+    _fill_empty(slot_of, cost_s, row_s, group_s, taken)
+    bound_s = max(cost_s.max(initial=0.0), cost_s.sum() / ranks)
+    if filled is None and group_s.max() > bound_s * (1 + WAITING_FRAC):
+        slot_of = tighten(slot_of, cost_s, tokens, slots, ep_ranks, limit_tokens)
+    if filled is None:
+        slot_of = even_groups(slot_of, cost_s, groups, micro_batches, ep_ranks)
+    return as_order(slot_of, ranks, ep_ranks, micro_batches)
 
 
-def _fill_empty(slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, group_s: np.ndarray, ep_ranks: int) -> None:
+def _by_slot(values: np.ndarray, ep_ranks: int) -> np.ndarray:
+    """[S] in the order of slots, of [R, J]."""
+    return np.moveaxis(values.reshape(-1, ep_ranks, values.shape[1]), 1, 2).ravel()
+
+
+def _fill_empty(
+    slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, group_s: np.ndarray, taken: np.ndarray
+) -> None:
     """Moves the cheapest sample of a shared slot to an empty one where the step does not grow; in place.
 
     A rank with nothing to do at a micro-batch must be fed a dummy by the framework, so there should be few.
     """
-    held = np.bincount(slot_of, minlength=row_s.size * ep_ranks)
+    held = np.bincount(slot_of, minlength=taken.size) + taken
+    ep_ranks = taken.size // row_s.size
     per_group = row_s.size // group_s.size
     longest = group_s.max()
     cheapest = iter(np.argsort(cost_s, kind="stable").tolist())
@@ -71,7 +102,7 @@ def _fill_empty(slot_of: np.ndarray, cost_s: np.ndarray, row_s: np.ndarray, grou
         group_s[row // per_group] += growth
 
 
-def _as_order(slot_of: np.ndarray, ranks: int, ep_ranks: int, micro_batches: int) -> np.ndarray:
+def as_order(slot_of: np.ndarray, ranks: int, ep_ranks: int, micro_batches: int) -> np.ndarray:
     """[R, J, K], K the most samples that one micro-batch holds."""
     slots = ranks * micro_batches
     by_slot = np.argsort(slot_of, kind="stable")

@@ -19,10 +19,11 @@ class SampleCost:
     alpha_s_per_token: float  # projections, experts, head: linear in tokens
     beta_s_per_token2: float = 0.0  # attention: per document, quadratic in its length
     gamma_s: float = 0.0  # launch and host time of one sample
+    ring_s_per_token: float = 0.0  # keys and values of a split sample, passed on: exposed, both passes, all layers
     fit_error_frac: float | None = None  # mean |predicted - measured| / measured, where fitted
 
     def __post_init__(self) -> None:
-        for name in ("alpha_s_per_token", "beta_s_per_token2", "gamma_s"):
+        for name in ("alpha_s_per_token", "beta_s_per_token2", "gamma_s", "ring_s_per_token"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
                 raise InputError(f"SampleCost.{name}", value, "a number >= 0")

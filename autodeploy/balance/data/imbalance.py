@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autodeploy.balance.data.split import clocked_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
@@ -42,9 +44,13 @@ class Imbalance:
         }
 
 
-def measure_imbalance(order: np.ndarray, cost_s: np.ndarray, ep_ranks: int) -> Imbalance:
+def measure_imbalance(
+    order: np.ndarray, cost_s: np.ndarray, ep_ranks: int, parts: np.ndarray | None = None
+) -> Imbalance:
     """Imbalance of ``order`` [B, R, J, K] (sample ids, -1 an empty place) under sample costs [N].
 
+    With ``parts`` [N] a sample stands at as many ranks, ``cost_s`` is that of one part, and groups that share a
+    sample wait for each other.
     Ranks ``g * ep_ranks .. (g + 1) * ep_ranks - 1`` are group g: neighbours, as Megatron numbers them.
     """
     place_s = np.append(cost_s, 0.0)[order]  # id -1 reads the appended zero
@@ -54,6 +60,8 @@ def measure_imbalance(order: np.ndarray, cost_s: np.ndarray, ep_ranks: int) -> I
     mean = rank_s.mean(axis=1)
     grouped = slot_s.reshape(batches, ranks // ep_ranks, ep_ranks, micro_batches)
     coupled = grouped.max(axis=2).sum(axis=2).max(axis=1)
+    if parts is not None and (parts > ep_ranks).any():
+        coupled = clocked_s(order, cost_s, parts, ep_ranks)
     costliest = place_s.max(axis=(1, 2, 3))
     return Imbalance(
         mean_s=float(mean.sum()),

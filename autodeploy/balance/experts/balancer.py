@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from autodeploy.balance.experts.choose import Choice, Task, Trigger, choose, stay
-from autodeploy.balance.experts.placement import F64, Bool, Placement, card_loads
+from autodeploy.balance.experts.choose import CHOICE_FIELDS, Choice, Task, Trigger, choose, in_place, stay
+from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, card_loads
 from autodeploy.balance.experts.predict import Predictor
 
 _MOST_CAUTION = 16.0
+_ALIKE = 1e-3
+_KNOWN = ("loads", "slot_expert")
 _KEPT = 0.5  # a promise counts as kept from this share on
 
 
@@ -40,6 +44,18 @@ class _Trial:
             self.saved_s += saved * seconds_per_token
             self.steps += 1
 
+    def state(self) -> dict[str, Any]:
+        """As arrays."""
+        placements = {"base": self.base.slot_expert, "other": self.other.slot_expert}
+        return placements | {name: getattr(self, name) for name in ("promised_s", "saved_s", "steps")}
+
+    @classmethod
+    def loaded(cls, state: Mapping[str, Any], experts: int) -> _Trial:
+        """From what ``state`` gave."""
+        trial = cls(Placement(state["base"], experts), Placement(state["other"], experts), state["promised_s"])
+        trial.saved_s, trial.steps = state["saved_s"], state["steps"]
+        return trial
+
     def mean_s(self) -> F64:
         """Seconds saved per step [L]."""
         return self.saved_s / np.maximum(self.steps, 1)
@@ -47,6 +63,27 @@ class _Trial:
     def kept(self) -> Bool:
         """Layers on trial that save at least half of what was promised [L]."""
         return (self.promised_s > 0) & (self.mean_s() >= _KEPT * self.promised_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Loads [L, E] for which nothing was found to pay from the slots [L, G, C]; nan: nothing is known."""
+
+    loads: F64
+    slot_expert: I64
+
+    def covers(self, loads: F64, placement: Placement) -> Bool:
+        """Layers [L] where looking again would find nothing again: loads alike to a thousandth, slots the same."""
+        near = np.abs(loads - self.loads) <= _ALIKE * loads.mean(axis=1, keepdims=True)
+        return near.all(axis=1) & (placement.slot_expert == self.slot_expert).all(axis=(1, 2))
+
+    def after(self, tried: Bool, loads: F64, placement: Placement, found: Choice) -> _Known:
+        """With what the layers ``tried`` [L] taught."""
+        told = np.where(found.moved[:, None], np.nan, loads)
+        return _Known(
+            np.where(tried[:, None], told, self.loads),
+            np.where(tried[:, None, None], placement.slot_expert, self.slot_expert),
+        )
 
 
 class Balancer:
@@ -57,9 +94,12 @@ class Balancer:
         self.task = task
         self.trigger = trigger or Trigger()
         self.horizons = horizon_ladder(horizon)
+        nothing = _Known(np.full((placement.layers, placement.experts), np.nan), placement.slot_expert)
+        self._known = dict.fromkeys(self.horizons, nothing)
         self.predictor = Predictor(placement.layers, placement.experts, self.horizons)
         self.caution = np.ones(placement.layers)  # [L] multiplies the demand
         self._proposal = stay(placement)
+        self._sure = np.zeros(placement.layers, dtype=bool)  # [L] proposals that need no confirmation
         self.term = np.ones(placement.layers)  # [L] steps over which the proposal, then the plan, is to pay
         self._ahead = _Trial(placement, placement, np.zeros(placement.layers))  # the proposal against the present
         self._behind = _Trial(placement, placement, np.zeros(placement.layers))  # the present against what it replaced
@@ -82,11 +122,20 @@ class Balancer:
             trial.promised_s = np.where(due, 0.0, trial.promised_s)
 
     def decide(self) -> Choice:
-        """Carry out what the last decision proposed and the steps since confirmed; propose anew for the other layers."""
+        """Carry out what the last decision proposed and the steps since confirmed; propose anew for the other layers.
+
+        Where loads are as good as constant, the new proposal is carried out at once.
+        """
         done = self._confirmed()
         if done.moved.any():
             self._adopt(done)
-        self._propose(~done.moved)
+        self.propose(~done.moved)
+        sure = self._sure & ~done.moved & self._proposal.moved
+        if sure.any():
+            at_once = self._proposal.only(sure, self.placement)
+            self._adopt(at_once)
+            self._ahead.promised_s = np.where(sure, 0.0, self._ahead.promised_s)
+            done = done.joined(at_once)
         return done
 
     def _confirmed(self) -> Choice:
@@ -115,8 +164,10 @@ class Balancer:
         self._behind.steps = np.where(moved, 0.0, trial.steps)
         self.placement = choice.placement
 
-    def _propose(self, layers: Bool) -> None:
-        """Look for the best choice of each layer over all horizons; layers that just moved wait a turn."""
+    def propose(self, layers: Bool | None = None) -> None:
+        """Look for the best choice of each layer over all horizons; ``layers`` (all) that just moved wait a turn."""
+        layers = np.ones(self.placement.layers, dtype=bool) if layers is None else layers
+        sure = np.zeros(self.placement.layers, dtype=bool)
         best = stay(self.placement)
         term = np.ones(self.placement.layers)
         for horizon in self.horizons:
@@ -124,11 +175,66 @@ class Balancer:
             trusted = forecast.trust >= self.trigger.least_trust
             if not trusted.any():
                 continue
+            known = self._known[horizon].covers(forecast.loads, self.placement)
+            if not (trusted & ~known).any():
+                continue
             scenarios = self.predictor.scenarios(forecast)
             caution = np.where(trusted, self.caution, np.inf)
-            found = choose(self.placement, forecast.loads, scenarios, horizon, self.task, self.trigger, caution)
-            term = np.where(found.net_s > best.net_s, horizon, term)
+            certain = forecast.steady
+            found = self._choose(~known, forecast.loads, scenarios, horizon, caution, certain)
+            learnt = certain & ~known  # elsewhere a caution that fades may let pay what did not
+            self._known[horizon] = self._known[horizon].after(learnt, forecast.loads, self.placement, found)
+            better = found.net_s > best.net_s
+            term, sure = np.where(better, horizon, term), np.where(better, certain, sure)
             best = best.merge(found)
-        self._proposal = best
+        self._proposal, self._sure = best, sure
         self.term = np.where(self._behind.promised_s > 0, self.term, term)
         self._ahead = _Trial(self.placement, best.placement, np.where(layers, best.saving_s, 0.0))
+
+    def _choose(self, layers: Bool, loads: F64, scenarios: F64, horizon: int, caution: F64, certain: Bool) -> Choice:
+        """``choose`` on some of the layers [L]; the others stay."""
+        old = Placement(self.placement.slot_expert[layers], self.placement.experts)
+        part = choose(
+            old, loads[layers], scenarios[:, layers], horizon, self.task, self.trigger, caution[layers], certain[layers]
+        )
+        return in_place(self.placement, part, np.flatnonzero(layers))
+
+    def state(self) -> dict[str, Any]:
+        """All that changes while it runs, as arrays; keys of parts are joined with a dot."""
+        known = {f"known.{h}.{name}": getattr(k, name) for h, k in self._known.items() for name in _KNOWN}
+        trials = {
+            f"{part}.{name}": value
+            for part, trial in (("ahead", self._ahead), ("behind", self._behind))
+            for name, value in trial.state().items()
+        }
+        proposal = {f"proposal.{name}": getattr(self._proposal, name) for name in CHOICE_FIELDS}
+        return {
+            "placement": self.placement.slot_expert,
+            "caution": self.caution,
+            "term": self.term,
+            "sure": self._sure,
+            "proposal.placement": self._proposal.placement.slot_expert,
+            **proposal,
+            **trials,
+            **known,
+            **{f"predictor.{name}": value for name, value in self.predictor.state().items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Takes over what ``state`` gave."""
+        experts = self.placement.experts
+        part = {
+            name: {
+                key.removeprefix(f"{name}."): np.array(value)
+                for key, value in state.items()
+                if key.startswith(f"{name}.")
+            }
+            for name in ("ahead", "behind", "predictor", "proposal")
+        }
+        self.placement = Placement(np.array(state["placement"]), experts)
+        self.caution, self.term, self._sure = (np.array(state[name]) for name in ("caution", "term", "sure"))
+        fields = {name: part["proposal"][name] for name in CHOICE_FIELDS}
+        self._proposal = Choice(placement=Placement(part["proposal"]["placement"], experts), **fields)
+        self._ahead, self._behind = (_Trial.loaded(part[name], experts) for name in ("ahead", "behind"))
+        self._known = {h: _Known(*(np.array(state[f"known.{h}.{name}"]) for name in _KNOWN)) for h in self.horizons}
+        self.predictor.load(part["predictor"])

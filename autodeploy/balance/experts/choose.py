@@ -52,6 +52,9 @@ class Trigger:
                 raise InputError(f"Trigger.{name}", getattr(self, name), "a number >= 0")
 
 
+CHOICE_FIELDS = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """One candidate per layer, chosen or not; arrays [L]."""
@@ -65,12 +68,22 @@ class Choice:
 
     def merge(self, other: Choice) -> Choice:
         """Per layer the choice with the larger net; this one where they tie."""
-        wins = other.net_s > self.net_s
-        slot_expert = np.where(wins[:, None, None], other.placement.slot_expert, self.placement.slot_expert)
-        fields = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
+        return self.where(~(other.net_s > self.net_s), other)
+
+    def only(self, layers: Bool, placement: Placement) -> Choice:
+        """This choice on ``layers`` [L], ``placement`` on the others."""
+        return stay(placement).where(~layers, self)
+
+    def joined(self, other: Choice) -> Choice:
+        """Both, where no layer moves in both."""
+        return other.where(other.moved, self)
+
+    def where(self, keep: Bool, other: Choice) -> Choice:
+        """This choice on the layers ``keep`` [L], ``other`` elsewhere."""
+        slot_expert = np.where(keep[:, None, None], self.placement.slot_expert, other.placement.slot_expert)
         return Choice(
             placement=Placement(slot_expert, self.placement.experts),
-            **{name: np.where(wins, getattr(other, name), getattr(self, name)) for name in fields},
+            **{name: np.where(keep, getattr(self, name), getattr(other, name)) for name in CHOICE_FIELDS},
         )
 
 
@@ -81,22 +94,33 @@ def stay(placement: Placement) -> Choice:
 
 
 def choose(
-    old: Placement, expected: F64, scenarios: F64, steps: int, task: Task, trigger: Trigger, caution: F64 | None = None
+    old: Placement,
+    expected: F64,
+    scenarios: F64,
+    steps: int,
+    task: Task,
+    trigger: Trigger,
+    caution: F64 | None = None,
+    certain: Bool | None = None,
 ) -> Choice:
     """Best candidate per layer for ``steps`` steps of loads that average ``expected`` [L, E].
 
     Savings are means over ``scenarios`` [K, L, E], so what noise takes away is taken away. ``caution`` [L] multiplies
-    the demand. Layers that could not pay for one move even if balanced perfectly, or stand at the bound
+    the demand. On layers ``certain`` [L] the demand is the price itself, and no saving is too small. Layers that
+    could not pay for one move even if balanced perfectly, or stand at the bound
     already, are not tried.
     """
     peaks = card_loads(old, scenarios).max(axis=2).mean(axis=0)  # [L]
     mean = scenarios.sum(axis=2).mean(axis=0) / task.topology.cards
     caution = np.ones(old.layers) if caution is None else caution
+    certain = np.zeros(old.layers, dtype=bool) if certain is None else certain
+    hysteresis = np.where(certain, 1.0, trigger.hysteresis * caution)  # [L]
+    least = np.where(certain, 0.0, trigger.least_saving_frac) * mean  # [L] tokens
     cheapest = min(trigger.intra_factor * task.links.intra_s(), trigger.inter_factor * task.links.inter_s())
     most_s = (peaks - mean) * task.seconds_per_token * steps
     bound = load_bound(expected, task.topology.cards, old.slots)
     above = np.minimum(peaks - mean, card_loads(old, expected).max(axis=1) - bound)
-    hopeful = (most_s > trigger.hysteresis * caution * cheapest) & (above > trigger.least_saving_frac * mean)
+    hopeful = (most_s > hysteresis * cheapest) & (above > least)
     tried = np.flatnonzero(hopeful)
     if not len(tried):
         return stay(old)
@@ -105,22 +129,23 @@ def choose(
     for candidate in candidates(part, expected[tried], task):
         price = migration_cost(part, candidate, task.topology, task.links)
         gain = peaks[tried] - card_loads(candidate, scenarios[:, tried]).max(axis=2).mean(axis=0)
-        gain = np.where(gain > trigger.least_saving_frac * mean[tried], gain, 0.0) * task.seconds_per_token
-        asked = trigger.hysteresis * _demanded(price, trigger)
-        worth = np.where(price.copies > 0, np.maximum(gain * steps - caution[tried] * asked, 0.0), 0.0)
+        gain = np.where(gain > least[tried], gain, 0.0) * task.seconds_per_token
+        asked = np.where(certain[tried], price.seconds(), trigger.hysteresis * _demanded(price, trigger))
+        careful = np.where(certain[tried], 1.0, caution[tried])
+        worth = np.where(price.copies > 0, np.maximum(gain * steps - careful * asked, 0.0), 0.0)
         best = best.merge(
             Choice(
                 placement=candidate, moved=worth > 0, saving_s=gain, cost_s=price.seconds(), demand_s=asked, net_s=worth
             )
         )
-    return _in_place(old, best, tried)
+    return in_place(old, best, tried)
 
 
-def _in_place(old: Placement, part: Choice, tried: I64) -> Choice:
+def in_place(old: Placement, part: Choice, tried: I64) -> Choice:
     """The choice for all layers, from that for the layers ``tried``."""
     whole = stay(old)
     fields = {}
-    for name in ("moved", "saving_s", "cost_s", "demand_s", "net_s"):
+    for name in CHOICE_FIELDS:
         fields[name] = getattr(whole, name).copy()
         fields[name][tried] = getattr(part, name)
     slot_expert = old.slot_expert.copy()

@@ -36,12 +36,13 @@ def read_history(path: str | Path, input_format: str = "", experts: int = 0) -> 
     loads = readers[kind](path)
     if loads.ndim == 2:
         loads = loads[None]
-    checked = check_loads(loads, dimensions=3)
-    return _widened(checked, experts) if experts else checked
+    return widened(check_loads(loads, dimensions=3), experts)
 
 
-def _widened(loads: F64, experts: int) -> F64:
-    """Loads [T, L, E] with idle experts added at the end."""
+def widened(loads: F64, experts: int) -> F64:
+    """Loads [T, L, E] with idle experts added at the end, up to ``experts``; 0: as they are."""
+    if not experts:
+        return loads
     if experts < loads.shape[2]:  # negative ones too
         raise InputError("--experts", experts, f"at least the {loads.shape[2]} of the input")
     return np.pad(loads, ((0, 0), (0, 0), (0, experts - loads.shape[2])))

@@ -18,9 +18,10 @@ class Links:
     bytes_per_expert: float
     intra_bytes_per_s: float  # per card, one direction, inside a node
     inter_bytes_per_s: float  # per card, one direction, between nodes
+    piece_bytes: float = 4 * 2**20  # in which a relayed copy is passed on: 80 us at 50 GB/s, some ten times a latency
 
     def __post_init__(self) -> None:
-        for name in ("bytes_per_expert", "intra_bytes_per_s", "inter_bytes_per_s"):
+        for name in ("bytes_per_expert", "intra_bytes_per_s", "inter_bytes_per_s", "piece_bytes"):
             if not getattr(self, name) > 0:
                 raise InputError(f"Links.{name}", getattr(self, name), "a number > 0")
 
@@ -48,30 +49,52 @@ class Cost:
 
 
 def migration_cost(old: Placement, new: Placement, topology: Topology, links: Links) -> Cost:
-    """Price, layer by layer, of turning ``old`` into ``new``.
+    """Price, layer by layer, of turning ``old`` into ``new``: between nodes first, then inside them.
 
-    A card receives each expert it lacks, from its node where a copy is there, else from another node. The copies that
-    hold an expert share the sending evenly. A phase lasts as long as its busiest card sends or receives.
+    A card receives each expert it lacks, from its node where a copy is there. A node without one takes the expert in
+    once, on one card, which passes it on. Receivers of an expert stand in chains behind its holders, as many chains
+    as holders: each passes on what it takes in, piece by piece, so a chain costs one copy and a piece a further link.
+    A phase lasts as long as its busiest card sends or receives.
     """
-    held, wanted = old.hosts(), new.hosts()
-    missing = wanted & ~held  # [L, G, E]
-    by_node = held.reshape(old.layers, topology.nodes, topology.cards_per_node, -1)
-    hosts_in_node = by_node.sum(axis=2)  # [L, N, E]
-    near = np.repeat(hosts_in_node > 0, topology.cards_per_node, axis=1)
-    intra, inter = missing & near, missing & ~near
-    wanted_in_node = intra.reshape(by_node.shape).sum(axis=2)
-    send_intra = np.where(by_node, (wanted_in_node / np.maximum(hosts_in_node, 1))[:, :, None, :], 0.0)
-    per_host = inter.sum(axis=1) / held.sum(axis=1)  # [L, E]
-    send_inter = (held * per_host[:, None, :]).sum(axis=2)
-    busiest_intra = np.maximum(intra.sum(axis=2), send_intra.sum(axis=3).reshape(old.layers, -1)).max(axis=1)
-    busiest_inter = np.maximum(inter.sum(axis=2), send_inter).max(axis=1)
-    copies = missing.sum(axis=(1, 2))
-    return Cost(
-        intra_s=busiest_intra * links.intra_s(),
-        inter_s=busiest_inter * links.inter_s(),
-        moved_bytes=copies * links.bytes_per_expert,
-        copies=copies,
-    )
+    held, missing = _split_by_node(old.hosts(), topology), _split_by_node(new.hosts() & ~old.hosts(), topology)
+    heads = _heads(missing, held)
+    inside = missing & ~heads
+    inter_s = _phase_s(heads, held, (1, 2), links, links.inter_bytes_per_s)
+    intra_s = _phase_s(inside, held | heads, (2,), links, links.intra_bytes_per_s)
+    copies = missing.sum(axis=(1, 2, 3))
+    return Cost(intra_s=intra_s, inter_s=inter_s, moved_bytes=copies * links.bytes_per_expert, copies=copies)
+
+
+def _split_by_node(mask: Bool, topology: Topology) -> Bool:
+    """[L, N, cards of a node, E] of [L, G, E]."""
+    return mask.reshape(len(mask), topology.nodes, topology.cards_per_node, -1)
+
+
+def _heads(missing: Bool, held: Bool) -> Bool:
+    """Of the cards that lack an expert [L, N, C, E], the one that takes it in for a node without a copy.
+
+    Experts begin their look-out at different cards, so that no card heads them all.
+    """
+    cards, experts = missing.shape[2:]
+    start = np.arange(experts) % cards
+    turn = (np.arange(cards)[:, None] - start) % cards  # [C, E]
+    first = np.where(missing, turn, cards).argmin(axis=2)  # [L, N, E]
+    heads = np.zeros_like(missing)
+    np.put_along_axis(heads, first[:, :, None, :], ~held.any(axis=2, keepdims=True), axis=2)
+    return heads & missing
+
+
+def _phase_s(receive: Bool, hold: Bool, axes: tuple[int, ...], links: Links, bytes_per_s: float) -> F64:
+    """Seconds [L] of the busiest card; receivers and holders [L, N, C, E] form chains over ``axes``."""
+    receivers = receive.sum(axis=axes, keepdims=True)
+    holders = np.maximum(hold.sum(axis=axes, keepdims=True), 1)
+    chains = np.minimum(receivers, holders)
+    some = np.maximum(receivers, 1)
+    sent = np.where(hold, chains / holders, 0.0) + np.where(receive, (receivers - chains) / some, 0.0)
+    busiest = np.maximum(receive.sum(axis=3), sent.sum(axis=3)).max(axis=(1, 2))
+    links_behind = (-(-receivers // np.maximum(chains, 1)) - 1).max(axis=(1, 2, 3)).clip(min=0)
+    piece = min(links.piece_bytes, links.bytes_per_expert)
+    return (busiest * links.bytes_per_expert + links_behind * piece) / bytes_per_s
 
 
 def relabel(new: Placement, old: Placement, topology: Topology, links: Links, keep_nodes: bool = False) -> Placement:
@@ -83,12 +106,12 @@ def relabel(new: Placement, old: Placement, topology: Topology, links: Links, ke
     held, wanted = old.hosts().astype(np.float32), new.hosts().astype(np.float32)
     shape = (old.layers, topology.nodes, topology.cards_per_node, -1)
     node_held = (held.reshape(shape).max(axis=2)).transpose(0, 2, 1)  # [L, E, N]
-    same_card = wanted @ held.transpose(0, 2, 1)  # [L, G new, G old]
     node_of_card = topology.node_of_card()
     result = new.slot_expert.copy()
     for layer in range(old.layers):
         same_node = (wanted[layer] @ node_held[layer])[:, node_of_card]
-        kept_s = same_card[layer] * links.intra_s() + same_node * max(links.inter_s() - links.intra_s(), 0.0)
+        same_card = wanted[layer] @ held[layer].T  # [G new, G old]; layer by layer: stacks of transposes miss the BLAS
+        kept_s = same_card * links.intra_s() + same_node * max(links.inter_s() - links.intra_s(), 0.0)
         target = _match_nodes_then_cards(kept_s, topology) if keep_nodes else _match(kept_s)
         result[layer, target] = new.slot_expert[layer]
     return Placement(settle(result, old.slot_expert), new.experts)
@@ -126,7 +149,7 @@ def settle(new: I64, old: I64) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One copy of an expert to receive: it overwrites ``slot`` of ``to_card``."""
+    """One copy of an expert to receive. When all moves of the layer are done it takes ``slot`` of ``to_card``."""
 
     layer: int
     expert: int
@@ -136,24 +159,50 @@ class Move:
     level: str  # "intra" or "inter" node
     moved_bytes: float
     seconds: float
+    wave: int = 0  # the source held the expert before (0), or takes it in one wave earlier and passes it on
 
 
 def list_moves(old: Placement, new: Placement, topology: Topology, links: Links) -> list[Move]:
-    """The moves of a plan, layer by layer; the source is the nearest holder, holders taking turns."""
-    held, node = old.hosts(), topology.node_of_card()
-    missing: Bool = new.hosts() & ~held
-    turns: dict[tuple[int, int, int], int] = {}
+    """The moves of a plan, layer by layer, between nodes before inside: the chains that ``migration_cost`` prices."""
+    held = _split_by_node(old.hosts(), topology)
+    missing = _split_by_node(new.hosts() & ~old.hosts(), topology)
+    heads = _heads(missing, held)
     moves = []
-    for layer, card, expert in np.argwhere(missing):
-        holders = np.flatnonzero(held[layer, :, expert])
-        near = holders[node[holders] == node[card]]
-        pool = near if len(near) else holders
-        key = (int(layer), int(expert), int(node[card]) if len(near) else -1)
-        source = pool[turns.get(key, 0) % len(pool)]
-        turns[key] = turns.get(key, 0) + 1
-        slot = int(np.flatnonzero(new.slot_expert[layer, card] == expert)[0])
-        level, seconds = ("intra", links.intra_s()) if len(near) else ("inter", links.inter_s())
-        moves.append(
-            Move(int(layer), int(expert), int(source), int(card), slot, level, links.bytes_per_expert, seconds)
-        )
+    for layer in np.flatnonzero(missing.any(axis=(1, 2, 3))):
+        chains = _Chains(int(layer), new.slot_expert[layer], links, topology.cards)
+        wide = (topology.cards, -1)
+        for expert in np.flatnonzero(heads[layer].any(axis=(0, 1))):
+            holders = np.flatnonzero(held[layer].reshape(wide)[:, expert])
+            chains.add(int(expert), holders, np.flatnonzero(heads[layer].reshape(wide)[:, expert]), "inter")
+        for node, expert in np.argwhere((missing & ~heads)[layer].any(axis=1)):
+            first = node * topology.cards_per_node
+            holders = first + np.flatnonzero((held | heads)[layer, node, :, expert])
+            chains.add(
+                int(expert), holders, first + np.flatnonzero((missing & ~heads)[layer, node, :, expert]), "intra"
+            )
+        moves += chains.moves
     return moves
+
+
+class _Chains:
+    """The moves of one layer as they are laid out."""
+
+    def __init__(self, layer: int, slot_expert: I64, links: Links, cards: int) -> None:
+        self.layer, self.slot_expert, self.links = layer, slot_expert, links
+        self.sent = np.zeros(cards, dtype=np.int64)
+        self.wave: dict[tuple[int, int], int] = {}  # (card, expert): the wave in which it takes the expert in
+        self.moves: list[Move] = []
+
+    def add(self, expert: int, holders: I64, receivers: I64, level: str) -> None:
+        """Receivers behind the holders in turn, holders that send least first."""
+        seconds = self.links.intra_s() if level == "intra" else self.links.inter_s()
+        tails = holders[np.argsort(self.sent[holders], kind="stable")][: len(receivers)].tolist()
+        for turn, card in enumerate(receivers.tolist()):
+            source = tails[turn % len(tails)]
+            tails[turn % len(tails)] = card
+            wave = self.wave.get((source, expert), -1) + 1
+            self.wave[card, expert] = wave
+            self.sent[source] += 1
+            slot = int(np.flatnonzero(self.slot_expert[card] == expert)[0])
+            size = self.links.bytes_per_expert
+            self.moves.append(Move(self.layer, expert, source, card, slot, level, size, seconds, wave))

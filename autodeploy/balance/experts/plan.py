@@ -52,7 +52,7 @@ def make_plan(history: F64, before: Placement, task: Task, horizon: int, trigger
     unseen = max(1, min(len(history) // 4, horizon // 16))
     for loads in history[:-unseen]:
         balancer.observe(loads)
-    balancer.decide()
+    balancer.propose()
     for loads in history[-unseen:]:
         balancer.observe(loads)
     choice = balancer.decide()

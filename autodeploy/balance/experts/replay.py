@@ -9,7 +9,8 @@ import numpy as np
 from autodeploy.balance.experts.balancer import Balancer
 from autodeploy.balance.experts.choose import Task, Trigger
 from autodeploy.balance.experts.eplb import eplb_style
-from autodeploy.balance.experts.migrate import migration_cost
+from autodeploy.balance.experts.migrate import migration_cost, relabel
+from autodeploy.balance.experts.place import hierarchical
 from autodeploy.balance.experts.placement import F64, Bool, Placement, card_loads, max_over_mean
 
 
@@ -91,12 +92,17 @@ def replay_fixed(history: F64, start: Placement, fixed: Placement, task: Task, n
 
 
 def replay_eplb(history: F64, placement: Placement, task: Task, interval: int) -> PolicyResult:
-    """EPLB style: every ``interval`` steps a new placement for the sum of loads since the last, whatever it costs."""
+    """EPLB style: every ``interval`` steps a new placement for the sum of loads since the last, whatever it costs.
+
+    Cards are renumbered so that as little as can be moves, as for our own plans.
+    """
     ledger = Ledger("eplb_style", task)
     for start in range(0, len(history), interval):
         if start:
             window = history[start - interval : start].sum(axis=0)
             fresh = eplb_style(window, task.topology, placement.slots, task.groups)
+            grouped = hierarchical(task.topology, task.groups, placement.experts)
+            fresh = relabel(fresh, placement, task.topology, task.links, keep_nodes=grouped)
             ledger.migrate(placement, fresh)
             placement = fresh
         ledger.step(placement, history[start : start + interval])
@@ -106,14 +112,17 @@ def replay_eplb(history: F64, placement: Placement, task: Task, interval: int) -
 def replay_ours(
     history: F64, placement: Placement, task: Task, horizon: int, check: int = 0, trigger: Trigger | None = None
 ) -> PolicyResult:
-    """Predict, and move where it pays; a decision every ``check`` steps (0: a sixteenth of the horizon)."""
+    """Predict, and move where it pays; a decision every ``check`` steps (0: a sixteenth of the horizon).
+
+    One after the second step too: loads that did not change need no further evidence.
+    """
     check = check or max(1, horizon // 16)
     ledger = Ledger("ours", task)
     balancer = Balancer(placement, task, horizon, trigger)
     for step, loads in enumerate(history):
         ledger.step(balancer.placement, loads)
         balancer.observe(loads)
-        if (step + 1) % check == 0 and step + 1 < len(history):
+        if ((step + 1) % check == 0 or step == 1) and step + 1 < len(history):
             before = balancer.placement
             if balancer.decide().moved.any():
                 ledger.migrate(before, balancer.placement)

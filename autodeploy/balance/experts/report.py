@@ -13,7 +13,7 @@ from autodeploy.balance.experts.plan import Plan
 from autodeploy.balance.experts.replay import PolicyResult
 
 SCHEMA = "autodeploy.balance/1"
-MOVE_COLUMNS = ("layer", "expert", "from_card", "to_card", "slot", "level", "moved_bytes", "seconds")
+MOVE_COLUMNS = ("layer", "expert", "from_card", "to_card", "slot", "level", "moved_bytes", "seconds", "wave")
 
 
 def state_document(placement: Placement, loads: F64, recent: F64, task: Task) -> dict[str, Any]:

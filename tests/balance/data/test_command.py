@@ -85,3 +85,20 @@ def test_bad_input_is_named(run, lengths, tmp_path):
     ):
         assert isinstance(run(lengths, *args).exception, InputError), args
     assert run(lengths, "--seq-length", 100, "--dp", 8, "--alpha", 1, "--overlong", "split").exit_code == 0
+
+
+def test_long_samples_are_split_and_outliers_wait(run, tmp_path):
+    path = tmp_path / "long.npy"
+    lengths = np.random.default_rng(0).integers(1, 100, 400)
+    lengths[::50] = 4000
+    np.save(path, lengths)
+    case = (path, "--seq-length", 4096, "--dp", 8, "--micro-batches", 4, "--alpha", 1e-6, "--format", "json")
+    whole, split, late = (
+        json.loads(run(*case, *more).stdout) for more in ((), ("--cp-split", 8, "--ring", 1e-8), ("--max-delay", 3))
+    )
+    assert split["after"]["coupled_over_mean"] < 1.2 < whole["after"]["coupled_over_mean"]
+    assert set(split["plan"]["context_parallel"].values()) <= {2, 4, 8} and split["plan"]["context_parallel"]
+    assert late["plan"]["delay"]["most_batches"] <= 3 and not late["plan"]["gradient_unchanged"]
+    assert late["after"]["coupled_s"] < whole["after"]["coupled_s"] and "later" in late["plan"]["gradient_changes"][0]
+    rows = list(csv.DictReader(io.StringIO(run(*case[:-1], "csv", "--cp-split", 8).stdout)))
+    assert {row["parts"] for row in rows if lengths[int(row["document"])] == 4000} <= {"2", "4", "8"}

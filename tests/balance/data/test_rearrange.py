@@ -75,7 +75,8 @@ def test_near_brute_force(ranks, ep, micro_batches, seed):
     size = ranks * micro_batches
     lengths = np.random.default_rng(seed).integers(1, 5 if size > 6 else 40, size)
     cost = SampleCost(alpha_s_per_token=1.0)
-    plan = rearrange(lengths, 64, BatchShape(ranks=ranks, ep_ranks=ep, micro_batches=micro_batches), cost)
+    shape = BatchShape(ranks=ranks, ep_ranks=ep, micro_batches=micro_batches, free_counts=False)
+    plan = rearrange(lengths, 64, shape, cost)
     best = _best_coupled(lengths.astype(float), ranks, ep, micro_batches)
     assert best * (1 - 1e-12) <= plan.after.coupled_s <= best * (1.001 if ranks == ep else 1.05)
 
@@ -119,7 +120,8 @@ def test_free_counts_reach_the_bound(sequence_length, per_rank):
     lengths = _log_normal(sequence_length, 48 * per_rank * sequence_length, seed=2)[: 48 * per_rank]
     shape = BatchShape(ranks=48, ep_ranks=4, micro_batches=per_rank, free_counts=True)
     plan = rearrange(lengths, sequence_length, shape, COST)
-    fixed = rearrange(lengths, sequence_length, BatchShape(ranks=48, ep_ranks=4, micro_batches=per_rank), COST)
+    padded = BatchShape(ranks=48, ep_ranks=4, micro_batches=per_rank, free_counts=False)
+    fixed = rearrange(lengths, sequence_length, padded, COST)
     assert plan.after.coupled_over_bound <= 1.01 and plan.after.coupled_s <= fixed.after.coupled_s
 
 

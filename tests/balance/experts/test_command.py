@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -94,3 +95,15 @@ def test_bad_input_is_one_line(
 def test_csv_lists_every_slot(loads_file: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = run(capsys, *arguments(loads_file, "--format", "csv")).out.splitlines()
     assert lines[0] == "layer,card,slot,expert" and len(lines) == 1 + 2 * 80
+
+
+def test_maps_are_written_and_records_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, maps = tmp_path / "window.npz", tmp_path / "map.json"
+    np.savez(path, expert_load_window=[[[9, 1, 2, 3]]], physical_to_logical_map=[[0, 1, 2, 3]])
+    layout = ["--nodes", "1", "--cards-per-node", "2", "--slots", "6", "--format", "json"]
+    command = ["balance", "experts", "--place", "--input", str(path), "--input-format", "record", *layout]
+    found = run(capsys, *command, "--maps", str(maps), "--map-format", "vllm").json
+    written = json.loads(maps.read_text())
+    assert written["physical_to_logical_map"] == [np.ravel(found["after"]["placement"]).tolist()]
+    assert written["logical_replica_count"][0][0] == 2
+    assert run(capsys, *command, "--map-format", "odd").code == 2
