@@ -107,6 +107,12 @@ class _Times:
             self.pairs[forward, backward] = self.lanes.pair_s(np.array([forward]), np.array([backward]))[0]
         return self.pairs[forward, backward]
 
+    def sent_after_s(self, forward: int, backward: int) -> F64 | float:
+        """Both outputs of a pair leave together, after its end."""
+        if self.lanes is None:
+            return 0.0
+        return np.maximum(self.lanes.forward.send_s[forward], self.lanes.backward.send_s[backward])
+
     def pace_s(self) -> F64:
         """Of the slowest rank, a micro-batch through both of its stages, [N]."""
         last = len(self.forward_s) - 1
@@ -147,16 +153,18 @@ def _work_through(depth: int, times: _Times, fold_hop: bool) -> F64:
         if 0 <= b_stage < stages - 1:
             ready = made_b.pop((b_stage + 1, j))
             end = np.maximum(end, ready + hop_s if fold_hop or b_stage != depth - 1 else ready)
+        sent: F64 | None = None
         if b_stage < 0:
             end = end + times.forward_s[f_stage]
         elif f_stage < 0:
             end = end + (times.input_s if split else times.backward_s)[b_stage]
         else:
             end = end + times.pair_s(f_stage, b_stage)
+            sent = end + times.sent_after_s(f_stage, b_stage)
         if f_stage >= 0 and f_stage < stages - 1:
-            made_f[f_stage, i] = end
+            made_f[f_stage, i] = end if sent is None else sent
         if b_stage >= 0:
-            made_b[b_stage, j] = end
+            made_b[b_stage, j] = end if sent is None else sent
         clock[rank] = end
     return np.asarray(np.max(clock, axis=0))
 

@@ -31,18 +31,19 @@ class Direction:
     experts_s: F64
     inter_s: F64
     intra_s: F64
+    send_s: F64  # to the next stage, on the lane between nodes, after all else
 
     def take(self, at: I64 | slice) -> Direction:
         """The strategies at `at`."""
         return Direction(
             compute_s=self.compute_s[:, at], experts_s=self.experts_s[:, at], inter_s=self.inter_s[:, at],
-            intra_s=self.intra_s[:, at],
+            intra_s=self.intra_s[:, at], send_s=self.send_s[:, at],
         )  # fmt: skip
 
     @property
     def chain_s(self) -> F64:
         """One part after the other."""
-        return self.compute_s + self.inter_s + self.intra_s
+        return self.compute_s + self.inter_s + self.intra_s + self.send_s
 
     @property
     def alone_s(self) -> F64:
@@ -53,7 +54,7 @@ class Direction:
         x, a, e = self.inter_s, self.intra_s, self.experts_s
         between = np.maximum(x, x / 2 + (a + e + x / 2) / PIECES)
         inside, experts = a + x / PIECES, e + (x + a) / PIECES
-        return self.compute_s - e + np.maximum(between, np.maximum(inside, experts))
+        return self.compute_s - e + np.maximum(between, np.maximum(inside, experts)) + self.send_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +83,21 @@ class LaneCosts:
         """A backward for the input alone: its chain behind one layer's recompute, or its fullest lane."""
         b, again = self.backward, self.again
         chain = b.alone_s + again.alone_s / self.layers
-        lanes = np.maximum(b.inter_s + again.inter_s, b.intra_s + again.intra_s)
-        return np.asarray(np.maximum(chain, np.maximum(lanes, b.compute_s + again.compute_s)))
+        lanes = np.maximum(b.inter_s + again.inter_s + b.send_s, b.intra_s + again.intra_s)
+        return np.asarray(np.maximum(chain, np.maximum(lanes, b.compute_s + again.compute_s + b.send_s)))
 
     @property
     def gradient_s(self) -> F64:
         """A whole backward alone until its gradient leaves: weight parts of all layers but the last go before it."""
-        return np.asarray(np.maximum(self.input_s, self.backward_compute_s - self.weight_s / self.layers))
+        compute = self.backward_compute_s - self.weight_s / self.layers + self.backward.send_s
+        return np.asarray(np.maximum(self.input_s, compute))
 
     def pair_s(self, forward: I64, backward: I64) -> F64:
         """Seconds of a pair of the forward of stages `forward` and the backward of stages `backward`, [rows, N]."""
         f, b, again = self.forward, self.backward, self.again
         lanes = (
             f.compute_s[forward] + self.backward_compute_s[backward],
-            f.inter_s[forward] + (b.inter_s + again.inter_s)[backward],
+            (f.inter_s + f.send_s)[forward] + (b.inter_s + again.inter_s + b.send_s)[backward],
             f.intra_s[forward] + (b.intra_s + again.intra_s)[backward],
         )
         fullest = np.maximum(lanes[0], np.maximum(lanes[1], lanes[2]))

@@ -24,18 +24,26 @@ def lane_costs(costs: StageCosts, group: PricedGroup) -> LaneCosts:
     inter, intra = (_ratio((share * forward_ep) @ counts, costs.forward_ep_s) for share in shares)
     slower = 1.0 + slowed_frac(costs, group)
 
-    def direction(compute_s: F64, experts_s: F64, ep_s: F64) -> Direction:
-        parts = (slower * compute_s, slower * experts_s, inter * ep_s, intra * ep_s)
-        compute, experts, between, inside = (np.ascontiguousarray(part.T) for part in parts)
-        return Direction(compute_s=compute, experts_s=experts, inter_s=between, intra_s=inside)
+    def direction(compute_s: F64, experts_s: F64, ep_s: F64, sends: F64) -> Direction:
+        parts = (slower * compute_s, slower * experts_s, inter * ep_s, intra * ep_s, costs.p2p_s[:, None] * sends)
+        compute, experts, between, inside, send = (np.ascontiguousarray(part.T) for part in parts)
+        return Direction(compute_s=compute, experts_s=experts, inter_s=between, intra_s=inside, send_s=send)
 
     gradient_ep = costs.backward_ep_s - costs.recompute_ep_s
     gradient = costs.backward_input_s - costs.recompute_s - gradient_ep
     forward_experts, backward_experts = (part @ counts for part in expert_module_s(group))
+    stage = np.arange(len(group.layout.counts), dtype=np.float64)
     return LaneCosts(
-        forward=direction(costs.forward_s - costs.forward_ep_s, forward_experts, costs.forward_ep_s),
-        backward=direction(gradient, backward_experts, gradient_ep),
-        again=direction(costs.recompute_s - costs.recompute_ep_s, np.zeros_like(gradient), costs.recompute_ep_s),
+        forward=direction(
+            costs.forward_s - costs.forward_ep_s,
+            forward_experts,
+            costs.forward_ep_s,
+            (stage < stage[-1]).astype(np.float64),
+        ),
+        backward=direction(gradient, backward_experts, gradient_ep, (stage > 0).astype(np.float64)),
+        again=direction(
+            costs.recompute_s - costs.recompute_ep_s, np.zeros_like(gradient), costs.recompute_ep_s, 0 * stage
+        ),
         layers=np.maximum(group.layout.counts.sum(axis=1), 1.0)[:, None],
         weight_s=np.ascontiguousarray((slower * costs.backward_weight_s).T),
     )

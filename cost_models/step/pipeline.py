@@ -27,11 +27,12 @@ def pipeline_s(costs: StageCosts, group: PricedGroup) -> F64:
 
 
 def overlapped_pipeline_s(costs: StageCosts, group: PricedGroup) -> F64:
-    """The same with expert communication on lanes of its own; `costs` are those of nothing hidden, [N]."""
+    """The same with expert communication on lanes of its own, sends on that between nodes; `costs` are those of nothing
+    hidden, [N]."""
     layout, schedule = group.layout, group.schedule.overlapped_as
     assert schedule is not None
     return closed_form_step_s(
-        schedule, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, costs.p2p_s, pp=layout.pp,
+        schedule, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, np.zeros_like(costs.p2p_s), pp=layout.pp,
         vpp=layout.vpp, micro_batches=group.micro_batches, group=group.micro_batch_group, lanes=lane_costs(costs, group),
     )  # fmt: skip
 

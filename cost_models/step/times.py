@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer_price import FAMILIES
-from cost_models.step.effects import Affected, with_effects
+from cost_models.step.effects import Affected, with_effects, with_effects_on_computing
 from cost_models.step.end import (
     RankLoad,
     StepEnd,
@@ -47,7 +47,7 @@ def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
     busy = (load.forward_s + load.backward_s) * group.micro_batches[:, None]
     critical = np.argmax(busy, axis=1)
     times = _busy_causes(affected, group, busy, critical)
-    _share_out(times, _pipeline_s(affected, group) - _at(busy, critical))
+    _share_out(times, _pipeline_s(costs, stages, group) - _at(busy, critical))
     for cause, seconds in _end_causes(stages, load, group).items():
         times[cause] = times.get(cause, 0.0) + seconds
     total = np.sum(np.stack(list(times.values())), axis=0)
@@ -56,16 +56,18 @@ def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
     return StepTimes(step_s=total + times["straggler"], by_cause=by_cause, critical_rank=critical, busy_s=busy)
 
 
-def _pipeline_s(affected: Affected, group: PricedGroup) -> F64:
-    """Seconds of the pipeline; what overlaps expert communication on lanes is priced by them, nothing hidden. [N]"""
+def _pipeline_s(costs: StageCosts, stages: StageCosts, group: PricedGroup) -> F64:
+    """Seconds of the pipeline, [N]; `costs` before any effect, `stages` after all. What overlaps expert communication
+    across micro-batches is priced on lanes, nothing hidden beforehand."""
     lanes = on_lanes(group)
-    if not lanes.any():
-        return pipeline_s(affected.costs, group)
     out = np.empty(len(lanes))
     at, rest = np.flatnonzero(lanes), np.flatnonzero(~lanes)
-    out[at] = overlapped_pipeline_s(affected.without("ep_comm").costs.take(at), group.take(at))
+    if len(at):
+        own = group.take(at)
+        unhidden, _ = wait_for_sends(with_effects_on_computing(costs.take(at), own).costs, own)
+        out[at] = overlapped_pipeline_s(unhidden, own)
     if len(rest):
-        out[rest] = pipeline_s(affected.costs.take(rest), group.take(rest))
+        out[rest] = pipeline_s(stages.take(rest), group.take(rest))
     return out
 
 

@@ -15,7 +15,9 @@ STAGE = np.array([0])
 
 def direction(compute: float, experts: float, inter: float, intra: float = 0.0) -> Direction:
     parts = (np.array([[value]]) for value in (compute, experts, inter, intra))
-    return Direction(**dict(zip(("compute_s", "experts_s", "inter_s", "intra_s"), parts, strict=True)))
+    return Direction(
+        **dict(zip(("compute_s", "experts_s", "inter_s", "intra_s"), parts, strict=True)), send_s=np.zeros((1, 1))
+    )
 
 
 def stage(forward: Direction, backward: Direction, weight: float = 0.0) -> LaneCosts:
@@ -50,10 +52,13 @@ def lane_costs(segments: np.ndarray) -> LaneCosts:
     def of(*rows: int) -> np.ndarray:
         return k[list(rows)].sum(axis=0)[:, None]
 
+    nothing = 0 * of(0)
     return LaneCosts(
-        forward=Direction(compute_s=of(0, 3), experts_s=of(3), inter_s=of(1, 5), intra_s=of(2, 4)),
-        backward=Direction(compute_s=of(14, 17), experts_s=of(14), inter_s=of(12, 16), intra_s=of(13, 15)),
-        again=Direction(compute_s=of(6, 9), experts_s=of(9), inter_s=of(7, 11), intra_s=of(8, 10)),
+        forward=Direction(compute_s=of(0, 3), experts_s=of(3), inter_s=of(1, 5), intra_s=of(2, 4), send_s=nothing),
+        backward=Direction(
+            compute_s=of(14, 17), experts_s=of(14), inter_s=of(12, 16), intra_s=of(13, 15), send_s=nothing
+        ),
+        again=Direction(compute_s=of(6, 9), experts_s=of(9), inter_s=of(7, 11), intra_s=of(8, 10), send_s=nothing),
         weight_s=of(18, 19),
         layers=np.full((k.shape[1], 1), float(segments.shape[2])),
     )
