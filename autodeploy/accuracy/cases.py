@@ -95,6 +95,9 @@ def build_cases(run_set: RunSet, runs: Iterable[Run] | None = None) -> Cases:
     shapes, settler, result = Shapes(run_set.models), Settler(), Cases()
     layouts: dict[tuple, tuple[Layout, str]] = {}
     for run in run_set.runs if runs is None else runs:
+        if run.id in run_set.refused:
+            result.skipped[run.id] = run_set.refused[run.id]
+            continue
         try:
             result.cases.append(build_case(run, shapes, layouts, settler))
         except ConfigError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from autodeploy.accuracy.compare import Report, group_figures
 from autodeploy.accuracy.targets import target_status
 from autodeploy.errors import InputError
+from autodeploy.files import parse_json, read_text, write_text
 
 SCHEMA = "autodeploy.accuracy-baseline/1"
 SLACK = 0.005  # half a point
@@ -36,10 +37,7 @@ def _rounded(value: float | int | None) -> float | int | None:
 def read_baseline(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise InputError("--baseline", str(file), "a baseline file", "write one with --write-baseline")
-    try:
-        baseline = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise InputError("--baseline", str(file), "a JSON file that --write-baseline wrote") from error
+    baseline = parse_json(read_text(file, "a baseline that --write-baseline wrote"), str(file))
     if not isinstance(baseline, dict) or baseline.get("schema") != SCHEMA:
         raise InputError("--baseline", str(file), f"a file of schema {SCHEMA}", "write one with --write-baseline")
     return baseline
@@ -50,7 +48,7 @@ def write_baseline(file: Path, report: Report) -> list[str]:
     new = baseline_of(report)
     old = read_baseline(file) if file.is_file() else {"groups": {}, "targets": {}}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(new, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_text(file, json.dumps(new, indent=1, sort_keys=True, allow_nan=False) + "\n", "--write-baseline")
     return difference(old, new)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from autodeploy import files
 from autodeploy.calibrate.measurements import (
     AttentionTable,
     CollectiveTable,
@@ -49,9 +48,9 @@ LAYOUTS = {
 
 def parse_csv(text: str, source: str) -> list[Table]:
     """The tables of one CSV file. Columns decide what it is; they are those of the examples in docs/calibrate.md."""
-    reader = csv.DictReader(io.StringIO(text))
-    columns = set(reader.fieldnames or ())
-    rows = [row for row in reader if any(row.values())]
+    read = files.csv_rows(text, source)
+    columns = set(read[0]) if read else {name.strip() for name in text.split("\n", 1)[0].split(",")}
+    rows = [row for row in read if any(row.values())]
     for needed, build in _BUILDERS:
         if needed <= columns:
             if not rows:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from autodeploy import files
 from autodeploy.calibrate.measurements import Table
 from autodeploy.calibrate.parse_logs import is_training_log, parse_log
 from autodeploy.calibrate.parse_tables import parse_csv
 from autodeploy.calibrate.parse_text import is_hccl_text, is_nccl_text, parse_hccl_text, parse_nccl_text
 from autodeploy.errors import InputError
 
+LARGEST_BYTES = 256 * 2**20  # a log of a long run
 KINDS = "a CSV of measured operators, a print of nccl-tests, rccl-tests or hccl_test, or a Megatron or MindSpeed log"
 
 
@@ -21,13 +23,9 @@ def read_measurements(paths: Iterable[str | Path]) -> list[Table]:
 
 def read_file(path: Path) -> list[Table]:
     """The tables of one file; InputError names the file and what is readable."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError("measurements", str(path), f"text: {KINDS}", "this file is binary") from error
-    except OSError as error:
-        raise InputError("measurements", str(path), "a readable file", error.strerror or "") from error
-    return parse(text, path.name)
+    text = files.read_text(path, f"measurements: {KINDS}", LARGEST_BYTES)
+    with files.guarded(path, f"measurements: {KINDS}"):
+        return parse(text, path.name)
 
 
 def parse(text: str, source: str) -> list[Table]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from autodeploy.files import write_text
+
 FITS_HEADER = """\
 # ---------------------------------------------------------------------------------------------------------------------
 # Fitted: written by `autodeploy calibrate` (shipped profiles: scripts/fit_profiles.py). Edits below are overwritten.
@@ -65,7 +67,5 @@ def user_profile(name: str, base: str, fits: dict[str, Any], summary: str = "") 
 
 
 def write(path: Path, text: str) -> None:
-    """One write, so that a stop half-way leaves the old file."""
-    scratch = path.with_suffix(path.suffix + ".tmp")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    """Whole or not at all."""
+    write_text(path, text)

@@ -14,6 +14,7 @@ import typer
 
 from autodeploy.accuracy import Report, RunSet, compare, merge, read_runs, shipped_baseline
 from autodeploy.errors import InputError
+from autodeploy.files.write import write_text
 
 GATE_FAILED = 1
 
@@ -95,7 +96,10 @@ def _gate(report: Report, found: list[str], write: Path | None) -> None:
 def _json(report: Report, failed: list[str], baseline: Path | None) -> str:
     from autodeploy.accuracy.document import report_document
 
-    return json.dumps(report_document(report, failed, str(baseline.name) if baseline else None), indent=1) + "\n"
+    return (
+        json.dumps(report_document(report, failed, str(baseline.name) if baseline else None), indent=1, allow_nan=False)
+        + "\n"
+    )
 
 
 def _csv(report: Report) -> str:
@@ -136,7 +140,4 @@ def _emit(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError("--output", str(output), "a file that can be written", str(error.strerror)) from error
+    write_text(output, text)

@@ -18,6 +18,7 @@ from autodeploy.balance.layers.costs import read_items
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.balance.layers.report import STAGE_COLUMNS, plan_to_dict, stage_rows
 from autodeploy.cli import options as opt
+from autodeploy.cli.balance_finals import finals_document, finals_text
 from autodeploy.cli.output import check_format, check_writable, emit, render
 from autodeploy.errors import InputError
 
@@ -67,20 +68,64 @@ def layers(
         before=parse(before) if before else (),
     )
     if costs is not None and model is None:
-        items = read_items(costs)
-    else:
+        text, feasible = run_layers(read_items(costs), pp, vpp, options, mtp_embedding_first, output_format)
+    elif mtp_embedding_first:
         items, pp, vpp, options = _priced(given, options)
-    text, feasible = run_layers(items, pp, vpp, options, mtp_embedding_first, output_format)
+        text, feasible = run_layers(items, pp, vpp, options, True, output_format)
+    else:
+        text, feasible = _simulated(given, options, output_format)
     emit(text, output)
     if not feasible:
         raise typer.Exit(3)
 
 
+def _simulated(given: dict[str, Any], options: BalanceOptions, output_format: str) -> tuple[str, bool]:
+    """(rendered result, whether it fits) of MODEL STRATEGY: finalists scored by the simulator."""
+    from autodeploy.replay.finalists import find_finals, variants_of
+
+    loaded, batch, options = _loaded(given, options)
+    variants = variants_of(loaded.case, batch, _maker(loaded, batch))
+    finals = find_finals(loaded.case, variants, options, loaded.backend)
+    text = render(
+        output_format,
+        finals_document(finals),
+        lambda: _as_table(finals.plan) + finals_text(finals),
+        lambda: _as_csv(finals.plan),
+    )
+    return text, finals.chosen.fits
+
+
+def _maker(loaded: Any, batch: Any) -> Any:
+    """The strategy with other recompute and swap, None where its back end does not run that."""
+    from autodeploy.search.real_parts import price_one
+    from autodeploy.strategy.convert import batch_to_strategy
+
+    devices = int(batch.tp[0] * batch.pp[0] * batch.cp[0] * batch.dp[0])
+    given = batch_to_strategy(batch, 0)
+
+    def make(recompute: tuple[str, ...], swap: float) -> Any:
+        try:
+            changed = replace(given, recompute=recompute, recompute_layers=0, swap_frac=swap)
+            return price_one(str(changed), loaded.case, devices, loaded.backend)[0]
+        except InputError:
+            return None
+
+    return make
+
+
 def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
-    """Items, PP, VPP and options of MODEL STRATEGY; the layout now is the strategy's, the cap what the card leaves."""
+    """Items, PP, VPP and options of MODEL STRATEGY."""
+    from autodeploy.replay.items import price_items
+
+    loaded, batch, options = _loaded(given, options)
+    layout = batch.layouts[0]
+    return price_items(loaded.case, batch), layout.pp, layout.vpp, options
+
+
+def _loaded(given: dict[str, Any], options: BalanceOptions) -> tuple[Any, Any, BalanceOptions]:
+    """(case, strategy of one, options): the layout now is the strategy's, the cap what the card leaves."""
     from autodeploy.cli.estimate import load_and_price
     from autodeploy.replay.balanced import options_for, stages_of
-    from autodeploy.replay.items import price_items
 
     if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
         raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
@@ -104,8 +149,7 @@ def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems,
     if options.memory_cap_bytes != float("inf"):
         kept["memory_cap_bytes"] = options.memory_cap_bytes
     kept["before"] = kept["before"] or stages_of(layout)
-    items = price_items(loaded.case, batch)
-    return items, layout.pp, layout.vpp, replace(found, **kept)
+    return loaded, batch, replace(found, **kept)
 
 
 def run_layers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ def calibrate(
     if format != "yaml":
         check_format(format)
     check_writable("--output", output)
+    _check_apart(output, [("--base", Path(base)), *(("a measurement", path) for path in files)])
     base_name, document = _base(base)
     tables, runs = _read(files)
     result = fit_all(tables, document, runs)
@@ -59,6 +61,13 @@ def calibrate(
         profile if format == "yaml" else render(format, shown, lambda: _table(rows), lambda: entries_csv(rows, {})),
         None,
     )
+
+
+def _check_apart(output: Path | None, inputs: Sequence[tuple[str, Path]]) -> None:
+    """The new profile extends its base: written over it, both would be lost."""
+    for name, path in inputs:
+        if output is not None and output.exists() and path.exists() and output.samefile(path):
+            raise InputError("--output", str(output), f"another file than {name}", "the new profile extends the base")
 
 
 def _base(base: str) -> tuple[str, dict[str, Any]]:

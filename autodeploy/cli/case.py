@@ -182,7 +182,12 @@ def token_count(text: str) -> float:
     return count
 
 
+LARGEST = 1e9  # no sequence, batch or memory is near it; larger numbers overflow further on
+
+
 def _positive(option: str, value: float, allowed: str) -> None:
+    if value > LARGEST:
+        raise InputError(option, value, f"{allowed}, at most {LARGEST:.0e}")
     if not (math.isfinite(value) and value > 0):
         raise InputError(option, value, allowed)
 

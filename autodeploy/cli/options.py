@@ -102,7 +102,7 @@ Study = Annotated[
     str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")
 ]
 Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.", min=0, max=2**32 - 1)]
 Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning skips.")]
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
 AllVariants = Annotated[
@@ -111,5 +111,9 @@ AllVariants = Annotated[
 Rejected = Annotated[
     Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")
 ]
+ExportDir = Annotated[
+    Path | None, typer.Option("--export-dir", help="Folder for the launch settings of the first rows.")
+]
+ExportTop = Annotated[int, typer.Option("--export-top", help="Rows whose settings --export-dir takes.")]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
 Output = Annotated[Path | None, typer.Option("--output", help="File for the result instead of standard output.")]

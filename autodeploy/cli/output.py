@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
+from autodeploy.files.write import write_text
 
 FORMATS = ("table", "json", "csv")
 
@@ -34,10 +35,7 @@ def emit(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError("--output", str(output), "a file that can be written", str(error.strerror)) from error
+    write_text(output, text)
 
 
 def render(name: str, document: dict[str, Any], table: Callable[[], str], csv: Callable[[], str]) -> str:

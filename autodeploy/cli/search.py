@@ -69,6 +69,8 @@ def search(
     top: opt.Top = 20,
     all_variants: opt.AllVariants = False,
     rejected: opt.Rejected = None,
+    export_dir: opt.ExportDir = None,
+    export_top: opt.ExportTop = 3,
     format: opt.Format = "table",
     output: opt.Output = None,
 ) -> None:
@@ -132,7 +134,12 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
         result = _search(given, request, progress)
     if not result.enumerated and not result.misses:
         _refuse(given, result)
-    return search_document(case_of(loaded), result), loaded
+    document = search_document(case_of(loaded), result)
+    if given["export_dir"] is not None:
+        from autodeploy.cli.export_rows import export_rows
+
+        export_rows(document, loaded, given["export_dir"], given["export_top"])
+    return document, loaded
 
 
 def _refuse(given: dict[str, Any], result: SearchResult) -> None:

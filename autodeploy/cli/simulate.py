@@ -118,9 +118,6 @@ def _write_files(step: Any, trace: Path | None, picture: Path | None, window_s: 
 
 
 def _write(option: str, path: Path, text: str) -> None:
-    from autodeploy.errors import InputError
+    from autodeploy.files.write import write_text
 
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(option, str(path), "a file that can be written", str(error.strerror)) from error
+    write_text(path, text, option)

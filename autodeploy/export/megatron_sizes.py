@@ -92,6 +92,8 @@ def program_flags(job: Job, dialect: str, *, serial_reduction: bool = False) -> 
             continue
         if switch.needs == "use-distributed-optimizer" and not sharded:
             continue
+        if switch.needs == "fp8-format" and not job.precision.startswith(("fp8", "mxfp8")):
+            continue
         if switch.needs == "sequence-parallel" and not job.strategy.sequence_parallel:
             continue
         if switch.field in ("overlap_grad_reduce", "overlap_param_gather") and serial_reduction:

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autodeploy.errors import InputError
+from autodeploy.export.deepspeed import deepspeed
 from autodeploy.export.job import Job
 from autodeploy.export.megatron import megatron
+from autodeploy.export.megatron_bridge import megatron_bridge
 from autodeploy.export.mindspeed import mindspeed
+from autodeploy.export.torchtitan import torchtitan
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,6 @@ class Target:
     suffix: str
     backend: str
     hardware: str  # unless one is named
-    lenient_model: bool = False  # the settings name a model of the program's own instead of building one
 
 
 TARGETS = {
@@ -28,6 +30,9 @@ TARGETS = {
     for target in (
         Target("megatron", megatron, ".sh", "megatron", "h100-sxm"),
         Target("mindspeed", mindspeed, ".sh", "mindspeed", "atlas-800t-a2"),
+        Target("megatron-bridge", megatron_bridge, ".yaml", "megatron-bridge", "h100-sxm"),
+        Target("torchtitan", torchtitan, ".toml", "torchtitan", "h100-sxm"),
+        Target("deepspeed", deepspeed, ".sh", "any", "h100-sxm"),
     )
 }
 

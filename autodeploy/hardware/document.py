@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from autodeploy import files
 from autodeploy.errors import InputError
-from autodeploy.hardware.library import find_profile
+from autodeploy.hardware.library import find_profile, profiles_folder
 
 Document = dict[str, Any]
 
@@ -41,23 +42,20 @@ PROVENANCE_KEYS = frozenset(
 def parse_yaml(path: Path) -> tuple[Document, str]:
     """The mapping in a YAML file, and the sha256 of its bytes."""
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError("hardware", str(path), "a readable YAML file", error.strerror or "") from error
-    try:
-        document = yaml.load(raw.decode("utf-8"), Loader=_LOADER)
-    except UnicodeDecodeError as error:
-        raise InputError("hardware", str(path), "a text file in UTF-8", "this one is binary") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
-        raise InputError(
-            "hardware", str(path), "a complete YAML file", f"{where}{problem}".replace("\n", " ")
-        ) from error
+        return _parsed(path)
+    except InputError as error:
+        raise InputError("hardware", f"{path}: {error.value}", error.allowed, error.remedy) from None
+
+
+def _parsed(path: Path) -> tuple[Document, str]:
+    shipped = path.parent == profiles_folder()  # the tests read those with the guard
+    text = path.read_text(encoding="utf-8") if shipped else files.read_text(path, "a hardware profile in YAML")
+    document = yaml.load(text, Loader=_LOADER) if shipped else files.parse_yaml(text, str(path))
     if not isinstance(document, dict):
-        raise InputError("hardware", str(path), "a mapping of sections", "see docs/hardware.md for an example")
-    return document, hashlib.sha256(raw).hexdigest()
+        raise InputError(
+            f"hardware: {path}", type(document).__name__, "a mapping of sections", "see docs/hardware.md for an example"
+        )
+    return document, hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_document(path: Path, depth: int = 0) -> tuple[Document, str]:

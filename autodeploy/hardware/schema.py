@@ -6,17 +6,39 @@ Only users' files pass through here (and the shipped ones in a test): importing 
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from autodeploy.errors import InputError
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
-PositiveShare = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(gt=0)]
+LARGEST = 1e18  # no figure of a machine is near it; larger ones overflow further on
+
+
+def _number(value: Any) -> Any:
+    """What YAML 1.1 reads as text although it is a number (``3e3``), and nothing else: "77.5" in quotes is the same text, so
+    both are read as the number. true, null and words stay what they are, and are refused."""
+    if isinstance(value, str) and len(value) <= 40 and _NUMERAL.match(value):
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    found = _number(value)
+    return int(found) if isinstance(found, float) and found.is_integer() else found
+
+
+_NUMERAL = re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False, le=LARGEST)]
+Positive = Annotated[Number, Field(gt=0)]
+NotNegative = Annotated[Number, Field(ge=0)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+PositiveShare = Annotated[Number, Field(gt=0, le=1)]
+Count = Annotated[int, BeforeValidator(_whole), Field(gt=0, le=10**12)]
 
 Precision = Literal["bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4", "fp4", "fp32"]
 Kernel = Literal["flash1", "flash2", "flash3", "cudnn", "triton", "npu_flash"]
@@ -24,7 +46,7 @@ Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", 
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class GemmSection(_Section):
@@ -35,7 +57,7 @@ class GemmSection(_Section):
     memory_efficiency_frac: PositiveShare
     small_tile_frac: PositiveShare = 1
     large_tile: bool = False
-    droop_frac: Annotated[float, Field(ge=0, lt=1)] = 0
+    droop_frac: Annotated[Number, Field(ge=0, lt=1)] = 0
     droop_half_flop: Positive = 1
     dgrad_frac: Positive = 1
     wgrad_frac: Positive = 1
@@ -68,7 +90,7 @@ class CollectiveSection(_Section):
     ramp_sqrt_us: NotNegative = 0
     latency_per_rank_us: NotNegative = 0
     pair_efficiency_frac: NotNegative = 0
-    in_network_ranks: Annotated[int, Field(ge=0)] = 0
+    in_network_ranks: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=10**12)] = 0
     in_network_efficiency_frac: NotNegative = 0
 
 
@@ -132,7 +154,7 @@ class ProfileSection(_Section):
     summary: str = ""
     backend: Literal["megatron", "mindspeed", "megatron-bridge", "torchtitan"] = "megatron"
     cards_per_node: Count = 8
-    expert_imbalance: Annotated[float, Field(ge=1)] = 1
+    expert_imbalance: Annotated[Number, Field(ge=1, le=1e6)] = 1
     price_per_card_hour_usd: NotNegative = 0
     power_per_card_w: NotNegative = 0
     device: DeviceSection
@@ -144,11 +166,12 @@ class ProfileSection(_Section):
 
 
 def validate(document: dict[str, Any]) -> dict[str, Any]:
-    """The document itself if it is in order; InputError for the first fault, naming its field by its path."""
+    """The document with its values as they were validated; InputError for the first fault, naming its field by its path."""
     try:
-        ProfileSection.model_validate(document)
+        checked = ProfileSection.model_validate(document)
     except ValidationError as errors:
         raise _first(errors) from None
+    document = checked.model_dump(exclude_unset=True, exclude_none=True)
     device = document["device"]
     memory = "hbm_gib" if "hbm_gib" in device else "hbm_gb"
     if memory not in device:
@@ -186,7 +209,11 @@ def _check_stack(stack: dict[str, Any]) -> None:
         if name not in defaults:
             raise _unknown(f"stack.{name}", value, list(defaults))
         kind = type(defaults[name])
-        if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
+        if kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+            if not (math.isfinite(value) and 0 <= value <= LARGEST):
+                raise InputError(f"stack.{name}", value, f"a number from 0 to {LARGEST:.0e}")
+            continue
+        if type(value) is not kind or (kind is int and not 0 <= value <= LARGEST):
             raise InputError(f"stack.{name}", value, {bool: "true or false", str: "a word"}.get(kind, "a number"))
     kernels = ("unfused", "fused_softmax", *get_args(Kernel))
     if stack.get("attention_kernel", "flash2") not in kernels:

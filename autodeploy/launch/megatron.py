@@ -61,11 +61,11 @@ def dialect_of(args: Args) -> str:
     return "mindspeed" if any(name in args for name in MINDSPEED_MARKS) else "megatron"
 
 
-def launch_of(args: Args, source: str, *, mindspeed: bool = False, vocab: int = 0) -> Launch:
-    """The run that the arguments start. ``mindspeed``: the file says so elsewhere; ``vocab``: where the arguments leave
-    it to the tokenizer."""
-    reading = Reading(args=args, dialect="mindspeed" if mindspeed else dialect_of(args))
-    backend = reading.dialect
+def launch_of(args: Args, source: str, *, mindspeed: bool = False, backend: str = "", vocab: int = 0) -> Launch:
+    """The run that the arguments start. ``mindspeed``: the file says so elsewhere; ``backend``: another program that
+    takes Megatron's settings; ``vocab``: where the arguments leave it to the tokenizer."""
+    reading = Reading(args=args, dialect="megatron" if backend else "mindspeed" if mindspeed else dialect_of(args))
+    backend = backend or reading.dialect
     model = _model(reading, source, vocab)
     moe = any(half.is_moe for kind in model.kinds for half in kind.feed_forwards)
     strategy = _strategy(reading, model, moe, backend)

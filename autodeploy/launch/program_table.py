@@ -31,7 +31,7 @@ COMMON = (
     Switch("overlap_param_gather", "overlap-param-gather", needs="use-distributed-optimizer"),
     Switch("overlap_p2p", "no-overlap-p2p-communication", False),
     Switch("wgrad_accumulation_fused", "no-gradient-accumulation-fusion", False),
-    Switch("fp8_param_gather", "fp8-param-gather"),
+    Switch("fp8_param_gather", "fp8-param-gather", needs="fp8-format"),
     Switch("grouped_gemm", "moe-grouped-gemm", kind="moe"),
     Switch("fused_cross_entropy", "cross-entropy-loss-fusion"),
 )

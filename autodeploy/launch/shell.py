@@ -2,7 +2,8 @@
 
 Variables (``A=1``, ``A+=" ..."``, ``export``, ``${A:-default}``, ``$((A*B))``), arrays (``ARGS=(...)``, ``ARGS+=(...)``,
 ``${ARGS[@]}``), line continuations, comments, and files that are sourced from beside the script. Of ``if`` ... ``else``
-the first branch counts. What only a run would tell (a command's output, an argument of the script) stays unknown.
+the branch counts whose condition on variables holds, the first where that cannot be told. What only a run would tell (a
+command's output, an argument of the script) stays unknown.
 """
 
 from __future__ import annotations
@@ -77,13 +78,27 @@ def arguments_of(words: list[str]) -> dict[str, tuple[str, ...]]:
 
 def _run(text: str, folder: Path | None, script: Script, depth: int) -> None:
     skipped = 0  # nesting of branches that are not taken
+    taken: list[bool] = []  # of each open if: whether one of its branches has been taken
     for statement in statements(text):
         first = statement.split(None, 1)[0] if statement.split() else ""
         if skipped:
             skipped += (first == "if") - (first == "fi")
+            if skipped == 1 and (first == "else" or (first == "elif" and not taken[-1])):
+                skipped = int(first == "elif" and not holds(statement, script.variables))
+                skipped = 1 if taken[-1] else skipped
+                taken[-1] = taken[-1] or not skipped
+            elif not skipped and taken:
+                taken.pop()
+            continue
+        if first == "if":
+            taken.append(holds(statement, script.variables))
+            skipped = int(not taken[-1])
             continue
         if first in ("else", "elif"):
             skipped = 1
+            continue
+        if first == "fi" and taken:
+            taken.pop()
             continue
         sourced = _SOURCE.match(statement)
         if sourced and depth < DEEPEST:
@@ -91,6 +106,25 @@ def _run(text: str, folder: Path | None, script: Script, depth: int) -> None:
             continue
         if not _assign(statement, script.variables):
             script.commands.append(statement)
+
+
+_TEST = re.compile(r"^(?:if|elif)\s+\[\[?\s+(.*?)\s+\]\]?", re.DOTALL)
+_COMPARED = {"=": "==", "==": "==", "-eq": "==", "!=": "!=", "-ne": "!="}
+
+
+def holds(statement: str, variables: dict[str, str]) -> bool:
+    """Whether a condition on variables holds; True where only a run would tell."""
+    found = _TEST.match(statement)
+    if not found:
+        return True
+    words = found.group(1)
+    if words.startswith(("-n ", "-z ")):
+        value = expand(words[3:].strip().strip("\"'"), variables)
+        return (value not in ("", "${}") and "$" not in value) == words.startswith("-n")
+    parts = [expand(part.strip("\"'"), variables) for part in words.split()]
+    if len(parts) == 3 and parts[1] in _COMPARED and not any("$" in part for part in parts):
+        return (parts[0] == parts[2]) == (_COMPARED[parts[1]] == "==")
+    return True
 
 
 def _source(name: str, folder: Path | None, script: Script, depth: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from autodeploy.balance.layers import BalanceOptions, LayerPlan, balance_layers
+from autodeploy.balance.layers.balance import problem_of
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.errors import InputError
 from autodeploy.replay.groups import groups_of
@@ -37,21 +39,51 @@ def options_for(cost: StepCost, case: Case, strategy: StrategyBatch, time_limit_
 
 
 def balanced(case: Case, strategy: StrategyBatch, backend: str, time_limit_s: float = 0.15) -> StrategyBatch | None:
-    """The strategy with the balanced layout that its back end can write; None where there is no other."""
+    """The strategy with the balanced layout that its back end can write; None where none is shorter than its own.
+
+    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides.
+    """
     layout = strategy.layouts[int(strategy.layout[0])]
     if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
         return None
     cost = evaluate(case, strategy, per_rank=True)
     options = options_for(cost, case, strategy, time_limit_s)
     options = replace(options, mtp_apart=backend not in ("mindspeed", "torchtitan"))
-    try:
-        plan = balance_layers(price_items(case, strategy), layout.pp, layout.vpp, options)
-        found = layout_of(plan, case.model, backend) if plan.launchable else None
-    except ConfigError:
-        return None
-    if found is None or np.array_equal(found.counts, layout.counts):
-        return None
-    return replace(strategy, layout=np.zeros(1, dtype=np.int64), layouts=(found,))
+    best, best_s = None, float(cost.step_s[0]) * (1 - LEAST_GAIN_FRAC)
+    for counts in _placed(case, strategy, options, backend):
+        if np.array_equal(counts.counts, layout.counts):
+            continue
+        found = replace(strategy, layout=np.zeros(1, dtype=np.int64), layouts=(counts,))
+        price = evaluate(case, found)
+        if price.step_s[0] < best_s and _fits(price, cost, case):
+            best, best_s = found, float(price.step_s[0])
+    return best
+
+
+LEAST_GAIN_FRAC = 1e-3  # of the step: less is not worth an uneven layout
+
+
+def _fits(price: StepCost, start: StepCost, case: Case) -> bool:
+    """Within the card, or no larger than a start that is not either."""
+    return bool(price.peak_reserved_bytes[0] <= max(case.hardware.usable_bytes, start.peak_reserved_bytes[0]))
+
+
+def _placed(case: Case, strategy: StrategyBatch, options: BalanceOptions, backend: str) -> Iterator[Layout]:
+    """Layouts with the least largest rank sum, and with the least largest chunk, that the back end can write."""
+    layout = strategy.layouts[int(strategy.layout[0])]
+    shapes = [(layout.pp, layout.vpp, options)]
+    if layout.vpp > 1:
+        for apart in {False, options.mtp_apart}:  # apart may fall where no rank's last chunk is: that is refused below
+            free = BalanceOptions(micro_batches=options.micro_batches, mtp_apart=apart)
+            shapes.append((layout.pp * layout.vpp, 1, free))
+    for pp, vpp, asked in shapes:
+        try:
+            plan = balance_layers(price_items(case, strategy), pp, vpp, asked)
+            if plan.launchable:
+                own = replace(plan, problem=problem_of(plan.problem.items, layout.pp, layout.vpp, options))
+                yield layout_of(own, case.model, backend)
+        except ConfigError:
+            continue
 
 
 def layout_of(plan: LayerPlan, model: ModelSpec, backend: str) -> Layout:

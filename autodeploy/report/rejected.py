@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from autodeploy.errors import InputError
+from autodeploy.files.write import replacing
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.request import SearchRequest
 from autodeploy.strategy.convert import batch_to_strategy
@@ -27,14 +28,10 @@ class RejectedWriter:
         self._path, self._cap, self._devices = path, request.hardware.usable_bytes, max(request.devices)
         self._file: IO[str] | None = None
         self._rows = 0
+        self._stack = ExitStack()
 
     def __enter__(self) -> RejectedWriter:
-        try:
-            self._file = self._path.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise InputError(
-                "--rejected", str(self._path), "a file that can be written", str(error.strerror)
-            ) from error
+        self._file = self._stack.enter_context(replacing(self._path, "--rejected"))
         if self._is_json:
             self._file.write("[")
         else:
@@ -47,7 +44,7 @@ class RejectedWriter:
         assert self._file is not None
         if self._is_json:
             self._file.write("\n]\n")
-        self._file.close()
+        self._stack.__exit__(kind, error, trace)
 
     @property
     def _is_json(self) -> bool:
@@ -72,7 +69,9 @@ class RejectedWriter:
         assert self._file is not None
         row: tuple[Any, ...] = (devices, strategy, reason, detail, short)
         if self._is_json:
-            self._file.write(("," if self._rows else "") + "\n" + json.dumps(dict(zip(HEADER, row, strict=True))))
+            self._file.write(
+                ("," if self._rows else "") + "\n" + json.dumps(dict(zip(HEADER, row, strict=True)), allow_nan=False)
+            )
         else:
             cells = ["" if value is None else value for value in row[:-1]] + ["" if short is None else f"{short:.3f}"]
             csv.writer(self._file, lineterminator="\n").writerow(cells)

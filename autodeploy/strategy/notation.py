@@ -141,7 +141,7 @@ _FLAGS = {
     "sp": ("sequence_parallel", True), "nosp": ("sequence_parallel", False), "full": ("recompute", ("full",)),
     "ep-overlap": ("ep_overlap", True), "no-ep-overlap": ("ep_overlap", False), "none": ("schedule", "none"),
 }  # fmt: skip
-_COUNT = re.compile(r"([a-z]+-?)(\d+)")
+_COUNT = re.compile(r"([a-z]+-?)(\d{1,9})")  # more digits than cards or sequences could have overflow further on
 _SHARE = re.compile(r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)")
 _CALL = re.compile(r"(selective|full|layout)\((.*)\)", re.DOTALL)
 
@@ -183,7 +183,7 @@ def _read_call(name: str, inside: str, text: str) -> dict[str, object]:
     if name == "layout":
         return {"layout": inside.strip()}
     if name == "full":
-        if not inside.strip().isdecimal() or int(inside) == 0:
+        if not re.fullmatch(r"\s*\d{1,9}\s*", inside) or int(inside) == 0:
             raise InputError("strategy", text, "full, or full(LAYERS) with a whole number > 0")
         return {"recompute": ("full",), "recompute_layers": int(inside)}
     modules = tuple(part.strip().lower() for part in inside.split(",") if part.strip())

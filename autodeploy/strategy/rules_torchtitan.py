@@ -1,6 +1,7 @@
 """What torchtitan refuses at launch, rule by rule.
 
-Sources: torchtitan models/common/decoder.py (update_from_config), models/deepseek_v3/mtp.py, distributed/parallel_dims.py;
+Sources: torchtitan models/common/decoder.py (update_from_config), models/deepseek_v3/mtp.py, distributed/parallel_dims.py,
+distributed/dual_pipe_v.py (get_dual_pipe_v_flag);
 PyTorch torch/distributed/pipelining/schedules.py (the constructors of PipelineScheduleSingle and ScheduleInterleaved1F1B).
 """
 
@@ -41,6 +42,13 @@ TORCHTITAN_RULES = (
         text="torchtitan overlaps expert communication under DualPipeV only",
         remedy="use dualpipev, or drop ep-overlap",
         broken=lambda c: c.batch.ep_overlap & ~c.schedule_is("dualpipev"),
+        backends=TORCHTITAN,
+    ),
+    Rule(
+        name="torchtitan-overlap-recompute",
+        text="torchtitan's overlap of expert communication under DualPipeV excludes activation checkpointing",
+        remedy="drop the recompute, or ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.recompute > 0),
         backends=TORCHTITAN,
     ),
     Rule(

@@ -21,12 +21,22 @@ MODELS = (
     "llama-3.1-405b", "qwen2.5-72b", "gpt3-175b",
 )  # fmt: skip
 DEVICES, BATCH, SEQ = 256, 512, 4096
+SHIPPED_BY_TORCHTITAN = (
+    "deepseek-v3",
+    "qwen3-235b-a22b",
+    "qwen3-30b-a3b",
+    "llama-3-8b",
+    "llama-3-70b",
+    "llama-3.1-405b",
+)
 NARROW = {"tp": "1,2,8", "cp": "1,2", "micro_batch": "1,2", "pp": "1,4,8,16", "ep": "1,8,64", "etp": "1,2"}
 
 
 def program_of(target: str) -> Program:
+    """Today's stack of the target; torchtitan's TOML has no MTP modules."""
     backend = TARGETS[target].backend
-    return Program(stack=load_stack(default_stack(backend, backend)))
+    chosen = {"mtp": False} if target == "torchtitan" else {}
+    return Program(stack=load_stack(default_stack(backend, "megatron")), chosen=chosen)
 
 
 @lru_cache(maxsize=64)
@@ -38,8 +48,18 @@ def case_of(model: str, target: str) -> Case:
     return Case(model=settled.model, hardware=settled.hardware, workload=settled.workload)
 
 
+DEEPSPEED = (
+    "TP1/ZeRO3/full", "TP1/ZeRO2/MBS2", "TP2/noSP/ZeRO1", "TP1/ZeRO3/offload0.5/full", "TP1/ZeRO0", "TP8/noSP/ZeRO2/offload1",
+)  # fmt: skip
+
+
 def jobs(model: str, target: str, count: int, seed: int = 0) -> list[Job]:
-    """``count`` strategies of the space at random, and some with every further option."""
+    """``count`` strategies of the space at random; DeepSpeed's few forms as they are."""
+    if target == "deepspeed":
+        case = case_of(model, target)
+        texts = [text for text in DEEPSPEED if not ("noSP" in text and _moe(case))][:count]
+        program = program_of(target)
+        return [job_of(text, case, devices=DEVICES, backend="any", program=program) for text in texts]
     case, backend = case_of(model, target), TARGETS[target].backend
     random = np.random.default_rng(seed)
     texts: set[str] = set()

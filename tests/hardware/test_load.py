@@ -93,7 +93,7 @@ BAD = {
     "beside a value": ("name: x\nextends: h100-sxm\ndevice: {usable_gib: {value: 70, unit: GiB}}\n", "unit", "source"),
     "imbalance": ("name: x\nextends: h100-sxm\nexpert_imbalance: 0.5\n", "expert_imbalance", "greater than or equal to 1"),
     "list": ("- a\n- b\n", "hardware", "a mapping of sections"),
-    "empty": ("", "hardware", "a mapping of sections"),
+    "empty": ("", "hardware", "a hardware profile"),
     "truncated": ("name: x\ndevice: {vendor: nvidia, peak_tflop_per_s: {bf16: 9", "hardware", "line 3"),
     "binary": (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "hardware", "binary"),
 }  # fmt: skip

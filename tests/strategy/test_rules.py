@@ -179,6 +179,10 @@ EXAMPLES: dict[str, Example] = {
     "swap-whole": Example(backend="mindspeed", breaks="DP2/swap0.5", passes="DP2/swap1"),
     "offload-whole": Example(backend="mindspeed", breaks="DP2/offload0.5", passes="DP2/offload1"),
     "cp-sliding-window": Example(model=SLIDING, backend="mindspeed", breaks="CP2/DP2", passes="CP2/DP2", passes_on="megatron"),
+    "torchtitan-overlap-recompute": Example(
+        model=QWEN, backend="torchtitan", breaks="PP4/VPP2/EP4/DP4/ZeRO3/dualpipev/ep-overlap/full",
+        passes="PP4/VPP2/EP4/DP4/ZeRO3/dualpipev/ep-overlap",
+    ),
     "torchtitan-etp": Example(
         model=QWEN, backend="torchtitan", breaks="TP2/EP4/ETP2/DP8/ZeRO3", passes="TP2/EP4/DP8/ZeRO3",
     ),

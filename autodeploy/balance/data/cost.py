@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from autodeploy.errors import InputError
+from autodeploy.files import csv_rows, read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,7 @@ def read_timings(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     if not path.is_file():
         raise InputError("--timings", str(path), "a file that exists")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(read_text(path, "timings with seconds and tokens"), str(path))
     names = set(rows[0]) if rows else set()
     token_name = "tokens" if "tokens" in names else "length"
     if not rows or token_name not in names or "seconds" not in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +11,20 @@ import numpy as np
 
 from autodeploy.balance.data.megatron_idx import read_idx_lengths
 from autodeploy.errors import InputError
+from autodeploy.files import guarded, load_arrays, read_text
 
+LARGEST_BYTES = 2**30
 COLUMNS = ("length", "lengths", "tokens", "num_tokens")  # looked for in CSV headers and npz names, in this order
 
 
 def _read_text(path: Path, column: str) -> np.ndarray:
-    words = path.read_text().split()
+    words = read_text(path, "lengths, one a line", LARGEST_BYTES).split()
     return _numbers(words, path)
 
 
 def _read_csv(path: Path, column: str) -> np.ndarray:
-    with path.open(newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
+    text = read_text(path, "a CSV of lengths", LARGEST_BYTES)
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     if not rows:
         return np.empty(0)
     header = [cell.strip() for cell in rows[0]]
@@ -32,12 +35,12 @@ def _read_csv(path: Path, column: str) -> np.ndarray:
 
 
 def _read_npy(path: Path, column: str) -> np.ndarray:
-    return np.load(path, allow_pickle=False)
+    return next(iter(load_arrays(path, "a numpy array of lengths").values()))
 
 
 def _read_npz(path: Path, column: str) -> np.ndarray:
-    with np.load(path, allow_pickle=False) as arrays:
-        return arrays[_pick(list(arrays), column, path)]
+    arrays = load_arrays(path, "an npz of lengths")
+    return arrays[_pick(list(arrays), column, path)]
 
 
 def _read_idx(path: Path, column: str) -> np.ndarray:
@@ -60,13 +63,8 @@ def read_lengths(path: Path, input_format: str = "", column: str = "") -> np.nda
     chosen = input_format or (path.suffix[1:].lower() if path.suffix[1:].lower() in FORMATS else "text")
     if chosen not in FORMATS:
         raise InputError("--input-format", input_format, f"one of {', '.join(FORMATS)}")
-    try:
-        values = FORMATS[chosen](path, column)
-    except InputError:
-        raise
-    except (ValueError, OSError, EOFError) as error:
-        raise InputError(str(path), str(error), f"a readable {chosen} file", "name it by --input-format") from error
-    return check_lengths(values)
+    with guarded(path, f"a readable {chosen} file", "name it by --input-format"):
+        return check_lengths(FORMATS[chosen](path, column))
 
 
 def check_lengths(values: np.ndarray) -> np.ndarray:

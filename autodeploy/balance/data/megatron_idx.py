@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from autodeploy.errors import InputError
+from autodeploy.files import read_bytes
 
+LARGEST_BYTES = 4 * 2**30
 MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<9sQBQQ")
 
 
 def read_idx_lengths(path: Path) -> np.ndarray:
     """Tokens of each document, int64 [D]: the sum of its sequences (which are one to one in a plain corpus)."""
-    content = path.read_bytes()
+    content = read_bytes(path, "a Megatron index file", LARGEST_BYTES)
     sequences, documents = _read_header(content, path)
     needed = _HEADER.size + 12 * sequences + 8 * documents
     if len(content) < needed:

@@ -6,8 +6,6 @@ History formats: npz (array ``loads``), CSV (columns step, layer, expert, tokens
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,10 @@ import numpy as np
 from autodeploy.balance.experts.placement import F64, I64, Placement
 from autodeploy.balance.experts.validate import check_loads
 from autodeploy.errors import InputError
+from autodeploy.files import csv_rows, guarded, load_arrays, parse_json, read_text
 
+LARGEST_BYTES = 2**30  # a long history in text
+MOST_CELLS = 2**28  # steps x layers x experts: 2 GiB of loads
 FORMATS = {".npz": "npz", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _Row = tuple[int, int, list[tuple[int, float]]]  # step, layer, (expert, tokens)
 
@@ -57,51 +58,44 @@ def _guess(path: Path) -> str:
 
 
 def _read_npz(path: Path) -> F64:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if "loads" not in arrays:
-                raise InputError("input", sorted(arrays), "an npz with an array named loads [steps, layers, experts]")
-            return np.asarray(arrays["loads"])
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError("input", str(path), "an npz file that numpy can read", str(error)) from error
+    allowed = "an npz with an array named loads [steps, layers, experts]"
+    arrays = load_arrays(path, allowed)
+    if "loads" not in arrays:
+        raise InputError("input", sorted(arrays), allowed)
+    return arrays["loads"]
 
 
 def _read_csv(path: Path) -> F64:
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = {"step", "layer", "expert", "tokens"} - set(reader.fieldnames or ())
-        if missing:
-            raise InputError(
-                "input", reader.fieldnames, "a CSV with columns step, layer, expert, tokens", f"add {sorted(missing)}"
-            )
-        return _assemble(_csv_rows(reader))
+    allowed = "a CSV with columns step, layer, expert, tokens"
+    rows = csv_rows(read_text(path, allowed, LARGEST_BYTES), str(path))
+    missing = {"step", "layer", "expert", "tokens"} - set(rows[0] if rows else ())
+    if missing:
+        raise InputError("input", sorted(rows[0] if rows else ()), allowed, f"add {sorted(missing)}")
+    return _assemble(_csv_rows(rows))
 
 
-def _csv_rows(reader: csv.DictReader[str]) -> Iterator[_Row]:
-    for row in reader:
+def _csv_rows(rows: list[dict[str, str]]) -> Iterator[_Row]:
+    for line, row in enumerate(rows, start=2):
         try:
             yield int(row["step"]), int(row["layer"]), [(int(row["expert"]), float(row["tokens"]))]
         except (TypeError, ValueError) as error:
-            raise InputError(f"input line {reader.line_num}", dict(row), "numbers in all four columns") from error
+            raise InputError(f"input line {line}", dict(row), "numbers in all four columns") from error
 
 
 def _read_json_lines(path: Path) -> F64:
     def rows() -> Iterator[_Row]:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _json_row(number, line)
+        for number, line in enumerate(read_text(path, "JSON lines", LARGEST_BYTES).splitlines(), 1):
+            if line.strip():
+                yield _json_row(number, line)
 
     return _assemble(rows())
 
 
 def _json_row(number: int, line: str) -> _Row:
     try:
-        row = json.loads(line)
+        row = parse_json(line, f"input line {number}")
         return int(row["step"]), int(row["layer"]), [(e, float(tokens)) for e, tokens in enumerate(row["loads"])]
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         allowed = 'an object like {"step": 0, "layer": 0, "loads": [12, 7]}'
         raise InputError(f"input line {number}", line.strip(), allowed) from error
 
@@ -116,6 +110,10 @@ def _assemble(rows: Iterator[_Row]) -> F64:
     ids = [expert for row in cells for expert, _ in row[2]]
     if not ids or min(ids) < 0:
         raise InputError("expert", min(ids, default=None), "whole numbers >= 0")
+    cells_needed = len(steps) * len(layers) * (max(ids) + 1)
+    if cells_needed > MOST_CELLS:
+        shape = f"{len(steps)} steps x {len(layers)} layers x {max(ids) + 1} experts"
+        raise InputError("input", shape, f"at most {MOST_CELLS} loads in all", "is an expert id wrong?")
     loads = np.zeros((len(steps), len(layers), max(ids) + 1))
     seen = np.zeros(loads.shape[:2], dtype=bool)
     for step, layer, tokens in cells:
@@ -131,10 +129,11 @@ def _assemble(rows: Iterator[_Row]) -> F64:
 
 def read_choices(path: str | Path, experts: int) -> I64:
     """Expert ids chosen by each token [T, L, tokens, top-k], from an npz with an array ``choices``."""
-    with np.load(path, allow_pickle=False) as arrays:
-        if "choices" not in arrays:
-            raise InputError("choices", sorted(arrays), "an npz with an array named choices [steps, layers, tokens, k]")
-        choices = arrays["choices"].astype(np.int64)
+    allowed = "an npz with an array named choices [steps, layers, tokens, k]"
+    arrays = load_arrays(Path(path), allowed)
+    if "choices" not in arrays or arrays["choices"].dtype.kind not in "iu":
+        raise InputError("choices", sorted(arrays), allowed)
+    choices = arrays["choices"].astype(np.int64)
     if choices.ndim != 4 or choices.size == 0:
         raise InputError("choices", choices.shape, "an array [steps, layers, tokens, k]")
     if choices.min() < 0 or choices.max() >= experts:
@@ -150,15 +149,13 @@ def read_placement(path: str | Path, layers: int, experts: int, cards: int) -> P
     path = Path(path)
     if not path.is_file():
         raise InputError("placement", str(path), "a file that exists")
-    try:
+    allowed = "a placement: equal numbers of expert ids on every card"
+    with guarded(path, allowed):
         if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                slots = np.asarray(arrays["placement"], dtype=np.int64)
+            slots = np.asarray(load_arrays(path, allowed)["placement"], dtype=np.int64)
         else:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = parse_json(read_text(path, allowed), str(path))
             slots = np.array(data["placement"] if isinstance(data, dict) else data, dtype=np.int64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError("placement", str(path), "equal numbers of expert ids on every card", str(error)) from error
     if slots.ndim == 2:
         slots = np.repeat(slots[None], layers, axis=0)
     if slots.ndim != 3 or slots.shape[:2] != (layers, cards):

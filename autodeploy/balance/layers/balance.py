@@ -40,7 +40,7 @@ def balance_layers(items: LayerItems, pp: int, vpp: int = 1, options: BalanceOpt
     VPP 1: dynamic programming. VPP > 1: local search, then an integer program until proven or out of time.
     """
     options = options or BalanceOptions()
-    problem = _problem(items, pp, vpp, options)
+    problem = problem_of(items, pp, vpp, options)
     before = (
         evaluate_layout(problem, options.before)
         if options.before
@@ -58,7 +58,7 @@ def balance_layers(items: LayerItems, pp: int, vpp: int = 1, options: BalanceOpt
     return _plan(problem, before, solved.placement or start, method, solved.rank_bound_s, solved.chunk_bound_s)
 
 
-def _problem(items: LayerItems, pp: int, vpp: int, options: BalanceOptions) -> LayerProblem:
+def problem_of(items: LayerItems, pp: int, vpp: int, options: BalanceOptions) -> LayerProblem:
     for name, value in (("pp", pp), ("vpp", vpp)):
         if value < 1:
             raise InputError(name, value, "a whole number >= 1")

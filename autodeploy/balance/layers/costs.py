@@ -8,18 +8,18 @@ CSV: the same names as columns, one row a run; ``backward_s.full`` holds the val
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from autodeploy.balance.layers.items import SYMBOLS, LayerItems
 from autodeploy.errors import InputError
+from autodeploy.files import csv_rows, guarded, parse_json, parse_yaml, read_text
 
+MOST_LAYERS = 100_000
+LARGEST = 1e18  # bytes or seconds: larger ones overflow further on
 PER_OPTION = ("forward_s", "backward_s", "activation_bytes")
 TOTALS = ("mtp_apart_bytes", "mtp_embedding_s", "mtp_embedding_bytes")
 
@@ -28,11 +28,9 @@ def read_items(path: Path) -> LayerItems:
     """The items of a cost file."""
     if not path.is_file():
         raise InputError("--costs", str(path), "a file that exists")
-    try:
+    with guarded(path, "item costs in YAML, JSON or CSV"):
         content = _from_csv(path) if path.suffix == ".csv" else _load(path)
-    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), str(error).split("\n")[0], "readable YAML, JSON or CSV") from None
-    return items_from_mapping(content, str(path))
+        return items_from_mapping(content, str(path))
 
 
 def items_from_mapping(content: Any, name: str = "costs") -> LayerItems:
@@ -63,13 +61,13 @@ def items_from_mapping(content: Any, name: str = "costs") -> LayerItems:
 
 
 def _load(path: Path) -> Any:
-    text = path.read_text()
-    return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    text = read_text(path, "item costs in YAML, JSON or CSV")
+    return parse_json(text, str(path)) if path.suffix == ".json" else parse_yaml(text, str(path))
 
 
 def _from_csv(path: Path) -> dict[str, Any]:
-    with path.open(newline="") as file:
-        rows: list[dict[str, Any]] = [{k: v for k, v in row.items() if k and v} for row in csv.DictReader(file)]
+    read = csv_rows(read_text(path, "item costs in CSV"), str(path))
+    rows: list[dict[str, Any]] = [{k: v for k, v in row.items() if k and v} for row in read]
     names = list(dict.fromkeys(key.split(".", 1)[1] for row in rows for key in row if "." in key))
     for row in rows:
         for field in PER_OPTION:
@@ -87,8 +85,8 @@ def _checked(row: Any, index: int, name: str) -> dict[str, Any]:
     if unknown:
         raise InputError(f"{name}: items[{index}]", min(map(str, unknown)), f"among {', '.join(sorted(known))}")
     count = _number(row.get("count", 1), f"{name}: items[{index}].count")
-    if not (count >= 1 and count % 1 == 0):
-        raise InputError(f"{name}: items[{index}].count", row.get("count"), "a whole number >= 1")
+    if not (1 <= count <= MOST_LAYERS and count % 1 == 0):
+        raise InputError(f"{name}: items[{index}].count", row.get("count"), f"a whole number from 1 to {MOST_LAYERS}")
     return {**row, "count": int(count)}
 
 
@@ -101,6 +99,9 @@ def _by_option(value: Any, options: tuple[str, ...], field: str) -> list[float]:
 
 def _number(value: Any, field: str) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
         raise InputError(field, value, "a number") from None
+    if isinstance(value, bool) or not 0 <= number <= LARGEST:
+        raise InputError(field, value, f"a number from 0 to {LARGEST:.0e}")
+    return number

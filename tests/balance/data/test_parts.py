@@ -99,7 +99,7 @@ def test_bad_files_are_named(tmp_path):
         ("word.txt", "seven"),
         ("empty.txt", "empty"),
         ("two.csv", "--column"),
-        ("broken.npy", "readable npy"),
+        ("broken.npy", "numpy array"),
         ("none.txt", "exists"),
     ):
         with pytest.raises(InputError, match=word):

@@ -62,7 +62,7 @@ def test_empty_input_is_refused(tmp_path: Path, text: str) -> None:
         ("a.csv", "step,layer,expert,tokens\n0,0,x,1\n", "line 2"),
         ("a.jsonl", '{"step": 0}\n', "line 1"),
         ("a.jsonl", '{"step": 0, "layer": 0, "loads": [1]}\n{"step": 1, "layer": 1, "loads": [1]}\n', "every layer"),
-        ("a.npz", "no archive", "npz file"),
+        ("a.npz", "no archive", "an npz with an array"),
     ],
 )
 def test_malformed_files(tmp_path: Path, name: str, text: str, told: str) -> None:

@@ -1,0 +1,43 @@
+"""Numpy files, bounded before they are unpacked; pickled objects are never loaded."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autodeploy.errors import InputError
+from autodeploy.files.guard import check_regular, guarded
+
+LARGEST_ARRAY_BYTES = 2 * 2**30
+
+
+def load_arrays(path: Path, allowed: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an npz file by name; those of an npy file under the name "". InputError says what is wrong."""
+    check_regular(path, allowed)
+    with guarded(path, allowed):
+        if path.stat().st_size == 0:
+            raise InputError(str(path), "empty file", allowed)
+        _check_size(path, allowed)
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise InputError(str(path), f"{name} holds {array.dtype}, no numbers", allowed)
+    return arrays
+
+
+def _check_size(path: Path, allowed: str) -> None:
+    """What the file says that it unpacks to."""
+    size = path.stat().st_size
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+    if size > LARGEST_ARRAY_BYTES:
+        told = f"{size / 2**30:.1f} GiB of arrays"
+        raise InputError(str(path), told, f"{allowed}, at most {LARGEST_ARRAY_BYTES // 2**30} GiB")

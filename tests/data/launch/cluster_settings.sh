@@ -1,0 +1,2 @@
+export NNODES=16
+export MASTER_ADDR=node0
