@@ -40,6 +40,11 @@ def activation_passes(gated: bool, fused: bool) -> tuple[float, float, float]:
     return (4.0, 6.0, 1.0) if fused else (8.0, 10.0, 2.0)
 
 
+def _gate_bytes(workload: Workload) -> float:
+    """Bytes of an element of the activation's saved input."""
+    return 1.0 if workload.stack.fp8_activation_input else BF16
+
+
 def feed_forward_ops(ffn: FeedForward, model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     """The feed-forward half of a block, without its input norm."""
     ops = LayerOps()
@@ -65,8 +70,8 @@ def _dense_ops(
         MemoryBound(name=f"{name}_activation", forward_bytes=forward * tokens * f, backward_bytes=backward * tokens * f,
                     forward_kernels=kernels, backward_kernels=kernels, modules=modules),
         Gemm(name=f"{name}_down", rows=tokens, cols=h, depth=f, modules=modules),
-        Saved(name=f"{name}_up", size_bytes=BF16 * tokens * up, modules=modules),
-        Saved(name=f"{name}_activation", size_bytes=BF16 * tokens * f, modules=modules),
+        Saved(name=f"{name}_up", size_bytes=_gate_bytes(workload) * tokens * up, modules=modules),
+        Saved(name=f"{name}_activation", size_bytes=BF16 * tokens * f, modules=modules, role="input"),
     )  # fmt: skip
     if gated and not fused:  # silu output and the product are separate tensors
         ops.add(Saved(name=f"{name}_unfused", size_bytes=BF16 * tokens * f, modules=modules))
@@ -98,12 +103,12 @@ def _moe_ops(ops: LayerOps, ffn: FeedForward, model: ModelSpec, workload: Worklo
                     backward_bytes=backward * received * f, forward_kernels=kernels, backward_kernels=kernels,
                     modules=MOE_ACT),
         GroupedGemm(name="experts_down", rows=received, groups=groups, cols=full_h, depth=f, modules=MOE),
-        Saved(name="experts_input", size_bytes=BF16 * received * h, modules=MOE),
-        Saved(name="experts_up", size_bytes=BF16 * received * up, modules=MOE),
-        Saved(name="experts_activation", size_bytes=BF16 * received * f, modules=MOE_ACT),
+        Saved(name="experts_input", size_bytes=BF16 * received * h, modules=MOE, role="input"),
+        Saved(name="experts_up", size_bytes=_gate_bytes(workload) * received * up, modules=MOE),
+        Saved(name="experts_activation", size_bytes=BF16 * received * f, modules=MOE_ACT, role="input"),
     )  # fmt: skip
     _host_issue(ops, workload, core, groups)
-    _dispatch(ops, ffn, core, sent * h * BF16, imbalance)
+    _dispatch(ops, ffn, core, sent * h * BF16, _Exchange(imbalance, 0.5 if workload.stack.fp8_dispatch else 1.0))
     if ffn.shared_width:
         _dense_ops(ops, float(ffn.shared_width), ffn.gated, model, workload, core, MOE, "shared_experts")
         size = core.tokens * wide * BF16
@@ -186,13 +191,27 @@ def _token_moves(ops: LayerOps, core: Core, rows: _Rows, h: float, frac: float) 
         MemoryBound(name="unpermute", forward_bytes=around, backward_bytes=around, forward_kernels=3, backward_kernels=3,
                     modules=MOE, efficiency_frac=frac),
     )  # fmt: skip
+    if frac < PERMUTE_FRAC:  # weighted by torch, each returned row is kept for the gradient of its probability
+        kept = np.where(core.dispatcher == DISPATCHER_CODE["hierarchical-dedup"], 0.0, BF16 * rows.sent * h)
+        ops.add(Saved(name="unpermuted", size_bytes=kept, modules=MOE))
 
 
-def _dispatch(ops: LayerOps, ffn: FeedForward, core: Core, sent_bytes: F64, imbalance: F64) -> None:
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """``imbalance`` [U]: what the busiest rank receives over the mean; ``narrow``: size of what is dispatched (tokens forward,
+    gradients of the combine backward) relative to 16 bit."""
+
+    imbalance: F64
+    narrow: float
+
+
+def _dispatch(ops: LayerOps, ffn: FeedForward, core: Core, sent_bytes: F64, exchange: _Exchange) -> None:
     """Dispatch and combine over EP; the busiest rank receives ``imbalance`` times the mean. ETP gathers its rows."""
+    imbalance = exchange.imbalance
     size = np.where(core.ep > 1, sent_bytes * imbalance, 0.0)
-    for name in ("dispatch", "combine"):
-        ops.add(Collective(name=name, op="dispatch", group="ep", forward_bytes=size, backward_bytes=size, modules=MOE,
+    sent = exchange.narrow * size
+    for name, forward, backward in (("dispatch", sent, size), ("combine", size, sent)):
+        ops.add(Collective(name=name, op="dispatch", group="ep", forward_bytes=forward, backward_bytes=backward, modules=MOE,
                            family="ep_comm", feed_forward=ffn))  # fmt: skip
     if (core.etp > 1).any():
         gathered = np.where(core.etp > 1, sent_bytes * imbalance * core.etp, 0.0)

@@ -326,6 +326,12 @@ class Overheads:
     communication_buffer_bytes: float = 0.4e9  # per communicator group in use
     fragmentation_frac: float = 0.0  # of allocated bytes
     host_link_bytes_per_s: float = 25e9  # card to host, for swap and offload
+    host_dram_bytes_per_s: float = (
+        400e9  # of a node: 2 x 8 channels of DDR5-4800 peak at 614 GB/s, about two thirds sustained
+    )
+    # What one process's Adam moves through host memory. Megatron's hybrid optimizer on one H100 adds 0.93 s to a step of
+    # Qwen3-0.6B (0.6 G parameters x 30 B; 0.07 s of it are copies): 21 GB/s, the rate of one core.
+    host_adam_bytes_per_s: float = 21e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +372,15 @@ class SoftwareStack:
     dropout: bool = False
     forced_balance: bool = False  # routing forced to be balanced, or padded to capacity 1
     moe_capacity_factor: float = 0.0  # 0: dropless
+    swap_whole_layers: bool = False  # activation swap takes all that a layer saves (Transformer Engine's CPU offload)
+    fp8_dispatch: bool = False  # expert tokens are dispatched in 8 bit and combined in 16
+    fp8_activation_input: bool = False  # the input of a gated activation is kept in 8 bit (DeepSeek-V3)
+    narrow_gradients_kept: bool = False  # 16-bit gradients stay beside the fp32 ones (DeepSpeed's BF16_Optimizer)
+    bucket_elements: float = 0.0  # of a reduction's and a gathering's own buffer (DeepSpeed: 5e8 each); 0: none
     fsdp: bool = False
+    fsdp_whole_under_pp: bool = (
+        False  # FSDP2 in a pipeline: gathered once a step and kept, gradients reduced at its end
+    )
     # False: DeepSpeed's ZeRO-3 of 2021, which fetches one parameter at a time. Its collectives run as a single ring with one
     # NIC per node, the recomputed forward fetches again, reductions are not overlapped. Inferred from the six ZeRO-3 runs of
     # Narayanan et al. 2021: 1.4 TB per card and step at 174B take 66.7 s (21 GB/s), 4.2 TB at 530B 182 s (23 GB/s).
@@ -377,6 +391,8 @@ class SoftwareStack:
     # False: Adam as a chain of torch operations, one pass over memory each, with an fp32 temporary of its largest tensor
     norm_saves_input_only: bool = False  # an unfused norm that is one autograd function (tp-2d's RMSNorm2D)
     fused_optimizer: bool = True
+    # An offloaded optimizer steps on the host; False: its state travels to the card and back (MindSpeed's swap-optimizer).
+    host_adam: bool = True
     fp8_tp_gather: bool = False  # torchao's tensorwise float8 under TP: activations are cast before they are gathered
     unpad_attention: bool = (
         False  # flash-attn's bert_padding: q, k, v gathered by index before the kernel, output scattered
@@ -404,6 +420,24 @@ class HardwareProfile:
     def usable_bytes(self) -> float:
         return self.device.usable_bytes
 
+    @property
+    def host_copy_bytes_per_s(self) -> float:
+        """Of one card to or from the host while all cards of the node copy one way: its link, or its share of the host's
+        memory, which every byte crosses."""
+        return min(self.overheads.host_link_bytes_per_s, self.overheads.host_dram_bytes_per_s / self.cards_per_node)
+
+    @property
+    def host_swap_bytes_per_s(self) -> float:
+        """The same in each direction while cards copy both ways."""
+        return min(
+            self.overheads.host_link_bytes_per_s, self.overheads.host_dram_bytes_per_s / (2 * self.cards_per_node)
+        )
+
+    @property
+    def host_adam_rate_bytes_per_s(self) -> float:
+        """Of one card's optimizer on the host: its process, or the card's share of the host's memory."""
+        return min(self.overheads.host_adam_bytes_per_s, self.overheads.host_dram_bytes_per_s / self.cards_per_node)
+
 
 # ------------------------------------------------------------------------------------------------- workload
 
@@ -420,17 +454,22 @@ class Workload:
     weight_bytes: float = 2.0
     grad_bytes: float = 4.0  # accumulation buffer
     grad_reduce_bytes: float = 4.0  # on the wire
-    gather_bytes: float = 0.0  # of a sharded weight on the wire (FSDP's float8 all-gather: 1); 0: as weight_bytes
+    gather_bytes: float = 0.0  # of a sharded weight on the wire (in float8: 1); 0: as weight_bytes
+    # Narrow copies of the weights, row- and column-wise, which Transformer Engine keeps over the micro-batches of a step; with
+    # one micro-batch there is none.
+    cached_weight_bytes: float = 0.0
     optimizer_bytes: float = 12.0  # fp32 master + two moments
     master_grad_bytes: float = 0.0  # fp32 gradients kept with the optimizer state, sharded as it is (DeepSpeed ZeRO-1)
     peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py
     attention_mask: str = "causal"  # causal | full
+    spare_experts: int = 0  # expert slots of a MoE layer beyond one an expert, over all expert ranks
     stack: SoftwareStack = field(default_factory=SoftwareStack)
 
     def __post_init__(self) -> None:
         for name in ("seq_length", "global_batch"):
             _require(getattr(self, name) > 0, f"Workload.{name}", getattr(self, name), "a whole number > 0")
         _require(self.precision in PRECISIONS, "Workload.precision", self.precision, f"one of {', '.join(PRECISIONS)}")
+        _require(self.spare_experts >= 0, "Workload.spare_experts", self.spare_experts, "a whole number >= 0")
         _require(self.expert_imbalance >= 1.0, "Workload.expert_imbalance", self.expert_imbalance, "a number >= 1")

@@ -22,6 +22,7 @@ from cost_models.strategies import F64, Bool
 FAMILIES = (
     "attention", "gemm", "experts", "memory_bound", "embedding", "head", "host", "tp_comm", "cp_comm", "ep_comm",
 )  # fmt: skip
+BF16 = 2.0  # bytes
 FAMILY_INDEX = {name: i for i, name in enumerate(FAMILIES)}
 EP = FAMILY_INDEX["ep_comm"]
 # A blocking launch costs its issue and the wait until its end is seen. Fitted to bloom_bench alone, whose sources say that
@@ -113,8 +114,10 @@ def price_layers(case: Case, core: Core, masks: Sequence[int]) -> LayerPrices:
     listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())
     listed.append(head_ops(model, workload, core))
     columns = [_price_column(ops, hardware, workload, core, masks) for ops in listed]
-    saved = np.stack([_saved_by_mask(ops.saved, masks, core.size) for ops in listed], axis=2)
-    swappable = [[item for item in ops.saved if item.swappable] for ops in listed]
+    kept = [[_in_recipe(item, workload) for item in ops.saved] for ops in listed]
+    saved = np.stack([_saved_by_mask(items, masks, core.size) for items in kept], axis=2)
+    whole = len(model.kinds) if workload.stack.swap_whole_layers else 0
+    swappable = [[item for item in items if item.swappable or i < whole] for i, items in enumerate(kept)]
     return LayerPrices(
         forward_s=np.stack([c.forward for c in columns], axis=1),
         backward_input_s=np.stack([c.backward_input for c in columns], axis=1),
@@ -128,6 +131,23 @@ def price_layers(case: Case, core: Core, masks: Sequence[int]) -> LayerPrices:
         dispatch_inter_s=np.stack([c.inter for c in columns], axis=1),
         masks=tuple(masks),
     )
+
+
+# Bytes that Transformer Engine keeps of a product's input for the weight gradient: the quantised input, of the layout that the
+# gradient needs, with a scale per 32 (MXFP8) or 16 elements (NVFP4).
+E5M6_BYTES = (
+    1.5  # DeepSeek-V3 keeps attention outputs once, in 12 bits, for the attention's backward and the projection's
+)
+RECIPE_INPUT_BYTES = {"fp8": 1.0, "fp8_block": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+
+
+def _in_recipe(item: Saved, workload: Workload) -> Saved:
+    """The saved tensor as the precision recipe keeps it."""
+    narrow = RECIPE_INPUT_BYTES.get(workload.precision, 0.0) / BF16
+    if not (item.role and narrow and workload.stack.transformer_engine):
+        return item
+    besides = E5M6_BYTES / BF16 if workload.stack.fp8_activation_input else 1.0 + narrow
+    return replace(item, size_bytes=item.size_bytes * (narrow if item.role == "input" else besides))
 
 
 def _saved_by_mask(items: Sequence[Saved], masks: Sequence[int], size: int) -> F64:
@@ -181,6 +201,7 @@ def _add_collectives(
     hidden_frac = overheads.tp_overlap_hidden_frac if stack.overlap_tp else 0.0
     under: dict[str, F64] = {"dgrad": np.zeros(column.size), "wgrad": np.zeros(column.size)}
     attention_s = column.forward[:, FAMILY_INDEX["attention"]].copy()
+    attention_back_s = column.backward_input[:, FAMILY_INDEX["attention"]].copy()
     for op in collectives:
         family = FAMILY_INDEX[op.family]
         forward = _collective_s(op, op.op, op.forward_bytes, hardware, workload, core, column)
@@ -193,8 +214,9 @@ def _add_collectives(
             else:
                 backward = backward * (1.0 - hidden_frac)
         elif op.group == "cp":  # ring steps run under the attention of the block in hand
-            forward = np.maximum(forward - attention_s, 0.1 * forward)
-            backward = np.maximum(backward - 2.5 * attention_s, 0.1 * backward)
+            steps = (core.cp - 1.0) / np.maximum(core.cp, 1.0)  # the last block in hand has none to wait for
+            forward = _under(forward, steps * attention_s, overheads.overlap_slowdown_frac)
+            backward = _under(backward, steps * attention_back_s, overheads.overlap_slowdown_frac)
         column.forward[:, family] += forward
         column.backward_input[:, family] += backward
         column.again(family, op.modules, forward)
@@ -203,6 +225,12 @@ def _add_collectives(
         column.backward_input[:, FAMILY_INDEX["tp_comm"]] += exposed
         slowed = (seconds - exposed) * overheads.overlap_slowdown_frac
         column.backward_input[:, FAMILY_INDEX["gemm"]] += slowed
+
+
+def _under(wire_s: F64, computing_s: F64, slowdown_frac: float) -> F64:
+    """What a collective beside computing adds: what outlasts it, and the computing slowed while both run."""
+    hidden = np.minimum(wire_s, computing_s)
+    return wire_s - hidden + slowdown_frac * hidden
 
 
 def _collective_s(
@@ -229,7 +257,7 @@ def _add_host(column: _Column, ops: LayerOps, hardware: HardwareProfile, workloa
     card (token counts of a mixture of experts), what it issues next is exposed even beside long kernels. Where experts'
     communication runs under another micro-batch, computing alone covers the issue."""
     stack = workload.stack
-    per_kernel = hardware.overheads.host_kernel_s * stack.host_cost_factor * (0.5 if stack.compiled else 1.0)
+    per_kernel = hardware.overheads.host_kernel_s * stack.host_cost_factor
     if per_kernel == 0.0 or (stack.cuda_graphs and not stack.graphs_without_experts):
         return
     graphs = stack.cuda_graphs

@@ -6,7 +6,7 @@ import numpy as np
 
 from cost_models.dims import Core
 from cost_models.feedforward_layers import feed_forward_ops
-from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.inputs import FeedForward, LayerKind, ModelSpec, Workload
 from cost_models.mixers.core_attention import BF16, FULL, NORM
 from cost_models.mixers.table import mixer_of
 from cost_models.operators import Collective, Gemm, LayerOps, MemoryBound, Saved
@@ -69,7 +69,9 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
         # The first norm's input is the layer's input, which even full recompute keeps.
         ops.add(Saved(name="norm_input", size_bytes=BF16 * elements, modules=0 if i == 0 else FULL))
         if i < len(halves):
-            ops.add(Saved(name="norm_output", size_bytes=BF16 * elements, modules=NORM))
+            half = halves[i]  # a router and the exchange read the norm's output in 16 bit
+            role = "" if isinstance(half, FeedForward) and half.is_moe else "input"
+            ops.add(Saved(name="norm_output", size_bytes=BF16 * elements, modules=NORM, role=role))
         if _steps_saved(model, workload):  # the fp32 input, and the 16-bit result before its weight
             ops.add(Saved(name="norm_unfused", size_bytes=(4.0 + BF16) * elements, modules=NORM))
     for _ in halves:
@@ -78,8 +80,15 @@ def layer_ops(kind: LayerKind, model: ModelSpec, workload: Workload, core: Core)
             ops.add(Saved(name="dropout_mask", size_bytes=elements, modules=FULL))
     parameters = layer_parameters(kind, model.hidden, model.norm_bias)
     ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
-    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    ops.expert_parameters = parameters.routed_experts * slots_per_expert(kind, workload) / (core.ep * core.etp)
     return ops
+
+
+def slots_per_expert(kind: LayerKind, workload: Workload) -> float:
+    """Slots that hold a routed expert, over the experts: above 1 with spare ones, whose weights, gradients and optimizer
+    state are held like any other's."""
+    experts = max((part.experts for part in kind.feed_forwards if part.is_moe), default=0)
+    return 1.0 + workload.spare_experts / experts if experts else 1.0
 
 
 def embedding_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
@@ -158,7 +167,8 @@ def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     _merge(ops, head)
     parameters = mtp_parameters(model)
     ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
-    ops.expert_parameters = parameters.routed_experts / (core.ep * core.etp)
+    held = slots_per_expert(model.mtp_layer_kind, workload)
+    ops.expert_parameters = parameters.routed_experts * held / (core.ep * core.etp)
     return ops
 
 

@@ -107,6 +107,7 @@ class Saved:
     size_bytes: F64
     modules: int = 0
     swappable: bool = False  # among the tensors of the attention half that swap moves to the host
+    role: str = ""  # "input": kept only for a weight gradient; "input too": kept in 16 bit for another reason besides
 
 
 @dataclass(slots=True)

@@ -308,8 +308,10 @@ def run(argv: list[str]) -> tuple[str, str]:
     def stop(number: int, frame: object) -> None:
         raise TooLong
 
+    signal.signal(signal.SIGPROF, stop)  # CPU seconds: a busy machine is not a hang
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(LONGEST_S)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST_S)
+    signal.alarm(12 * LONGEST_S)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = command(argv)
@@ -318,6 +320,7 @@ def run(argv: list[str]) -> tuple[str, str]:
     except BaseException as error:  # noqa: BLE001  whatever reaches a user is what is looked for
         return "traceback", f"{type(error).__name__}: {error}"[:300]
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
     errors = [line for line in err.getvalue().splitlines() if line.startswith("autodeploy: error")]
     last = errors[-1] if errors else ""
@@ -332,8 +335,8 @@ def run(argv: list[str]) -> tuple[str, str]:
     return "", last
 
 
-def fuzz(seconds: float, seed: int, count: int, save: Path | None) -> int:
-    """Runs for ``seconds`` or ``count`` inputs; prints a summary; returns the number of failures."""
+def fuzz(seconds: float, seed: int, numbers: range, save: Path | None) -> int:
+    """Runs the inputs ``numbers`` of a seed, or as many as ``seconds`` allow; prints a summary; returns the number of failures."""
     resource.setrlimit(
         resource.RLIMIT_AS, (2 * LARGEST_BYTES, 2 * LARGEST_BYTES)
     )  # address space, twice what may be used
@@ -341,13 +344,14 @@ def fuzz(seconds: float, seed: int, count: int, save: Path | None) -> int:
     slowest = (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Inputs(Path(folder))
-        while time.monotonic() - begun < seconds and sum(done.values()) < count:
-            number = sum(done.values())
+        for number in numbers:
+            if time.monotonic() - begun >= seconds:
+                break
             rng = random.Random(f"{seed}/{number}")
             case = rng.choice(KINDS)(inputs, rng)
-            started = time.monotonic()
+            started = time.process_time()
             wrong, evidence = run(case.argv)
-            slowest = max(slowest, (time.monotonic() - started, f"{seed}/{number} {case.kind}"))
+            slowest = max(slowest, (time.process_time() - started, f"{seed}/{number} {case.kind}"))
             done[case.kind] += 1
             if wrong:
                 failures[(case.kind, re.sub(r"[0-9'\"/].*", "", evidence)[:90])] += 1
@@ -358,7 +362,7 @@ def fuzz(seconds: float, seed: int, count: int, save: Path | None) -> int:
     print(
         f"{sum(done.values())} inputs in {time.monotonic() - begun:.0f} s, seed {seed}: {sum(failures.values())} failures"
     )
-    print(f"slowest {slowest[0]:.1f} s ({slowest[1]}), peak memory {peak / 2**20:.0f} MiB")
+    print(f"slowest {slowest[0]:.1f} CPU s ({slowest[1]}), peak memory {peak / 2**20:.0f} MiB")
     print("  ".join(f"{kind} {number}" for kind, number in sorted(done.items())))
     if peak > LARGEST_BYTES:
         print("FAIL: more than 2 GiB", file=sys.stderr)
@@ -373,18 +377,21 @@ def _keep(folder: Path, name: str, case: Case) -> None:
     (place / "argv.json").write_text(json.dumps(case.argv))
     for word in case.argv:
         path = Path(word[:200])
-        if path.is_file() and path.parent.name.startswith("tmp"):
-            (place / path.name).write_bytes(path.read_bytes())
+        for file in path.glob("*") if path.is_dir() else [path]:
+            if file.is_file() and path.parent.name.startswith("tmp"):
+                (place / file.name).write_bytes(file.read_bytes())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--count", type=int, default=10**9, help="stop after so many inputs")
     parser.add_argument("--save", type=Path, default=None, help="keep failing inputs in this folder")
     options = parser.parse_args()
-    sys.exit(1 if fuzz(options.seconds, options.seed, options.count, options.save) else 0)
+    numbers = range(options.first, options.first + options.count)
+    sys.exit(1 if fuzz(options.seconds, options.seed, numbers, options.save) else 0)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,10 @@ def _rounded(value: float | int | None) -> float | int | None:
 def read_baseline(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise InputError("--baseline", str(file), "a baseline file", "write one with --write-baseline")
-    baseline = parse_json(read_text(file, "a baseline that --write-baseline wrote"), str(file))
+    try:
+        baseline = parse_json(read_text(file, "a baseline"), str(file))
+    except InputError as error:
+        raise InputError("--baseline", str(file), "a JSON file that --write-baseline wrote", str(error.value)) from None
     if not isinstance(baseline, dict) or baseline.get("schema") != SCHEMA:
         raise InputError("--baseline", str(file), f"a file of schema {SCHEMA}", "write one with --write-baseline")
     return baseline

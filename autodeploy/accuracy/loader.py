@@ -210,7 +210,7 @@ def parse_row(row: Mapping[str, str], where: str = "row") -> Run:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where}: {name}", cells.get(name), first["msg"]) from error
+        raise InputError(f"{where}: {name}", cells.get(name), first["msg"].removeprefix("Input should be ")) from error
 
 
 def _check(runs: tuple[Run, ...], models: Mapping[str, Any], refused: Mapping[str, str]) -> None:

@@ -17,7 +17,8 @@ ANY = (0, 0)
 # NVIDIA's containers: NeMo 1, NeMo 2 and then Megatron-Bridge, numbered by year and month.
 NEMO: tuple[Era, ...] = (
     (ANY, "nemo-2023"), ((24, 4), "nemo-24"), ((24, 11), "nemo-24.11"), ((25, 4), "nemo-25"),
-    ((25, 9), "megatron-bridge-25"), ((26, 1), "megatron-bridge-26"),
+    ((25, 9), "megatron-bridge-25.09"), ((25, 10), "megatron-bridge-25"), ((26, 1), "megatron-bridge-26"),
+    ((26, 6), "megatron-bridge-26.06"),
 )  # fmt: skip
 TORCHTITAN: tuple[Era, ...] = ((ANY, "torchtitan-2024"), ((24, 12), "torchtitan-2025"))
 MINDSPEED: tuple[Era, ...] = ((ANY, "mindspeed-llm-1"), ((25, 1), "mindspeed-llm-2"))
@@ -39,10 +40,11 @@ def _one(words: str, stack: str) -> Framework:
 
 # First match wins: forks and launchers stand before what they are made of.
 FRAMEWORKS: tuple[Framework, ...] = (
+    _one(r"2412\.19437", "deepseek-v3-2024"),
     _one(r"maxtext", "maxtext-2024"),
     _one(r"automodel", "nemo-automodel"),
     _one(r"megatron_bridge_skills|megatron-bridge.*skills", "megatron-bridge-26-library"),
-    Framework(r"megatron.bridge", NEMO, "megatron-bridge-26"),
+    Framework(r"megatron.bridge", NEMO, "megatron-bridge-26.06"),
     Framework(r"\bnemo2\b|dgxc", NEMO, "nemo-25"),
     Framework(r"nemo.?(framework.)?launcher|\bnemo1?\b", NEMO, "nemo-24"),
     _one(r"mindformers", "mindformers-1"),
@@ -55,7 +57,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
     _one(r"narayanan", "megatron-lm-2021"),
     _one(r"korthikanti|zero.?bubble", "megatron-lm-2022"),
     _one(r"primus", "primus"),
-    _one(r"simumax|ms.swift|pai-megatron|xtuner", "megatron-core-2025"),
+    _one(r"simumax", "megatron-core-2025-simumax"),
+    _one(r"ms.swift|pai-megatron|xtuner", "megatron-core-2025"),
     _one(r"modelzoo|mcore_moe_report|2603\.07685", "megatron-core-2026"),
     _one(r"moe_folding|2504\.14960|nemotron", "megatron-core-2024"),
     _one(r"megatron_h100_2024", "megatron-core-2024-scaling"),

@@ -98,7 +98,7 @@ def _columns(run: Run) -> dict[str, Any]:
         "fused_cross_entropy": True if extra.get("cross_entropy_fusion") else None,
         "routing": ROUTING.get(run.routing or ""),
         "cuda_graphs": None if run.cuda_graph is None else run.cuda_graph != "none",
-        "graphs_without_experts": True if "moe_router" in (run.cuda_graph or "") else None,
+        "graphs_without_experts": None if run.cuda_graph is None else "moe_router" in run.cuda_graph,
         "sync_free_moe": True if extra.get("sync_free_moe_stage") else None,
         "fused_permute": extra.get("moe_permute_fusion"),
         "norm_saves_input_only": True if "tp-2d" in extra.get("flags", ()) else None,

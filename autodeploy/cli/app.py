@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -20,6 +21,7 @@ import typer
 from cost_models.errors import ConfigError
 
 BAD_INPUT = 2
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 INTERNAL_ERROR = 70
 BROKEN_PIPE = 141
 INTERRUPTED = 130
@@ -135,14 +137,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _fail(str(error))
+    except MemoryError:
+        return _fail("out of memory: ask for fewer cards, strategies or micro-batches")
+    except OSError as error:  # standard output on a full disk
+        if error.errno not in FULL_DISK or debug:
+            return _internal(error, debug)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail("standard output cannot be written: the disk is full")
     except Exception as error:
         if hasattr(error, "format_message"):  # usage errors of the command-line parser
             return _fail(_usage(error))
-        if debug:
-            raise
-        return _fail(
-            f"internal error: {type(error).__name__}: {error} (AUTODEPLOY_DEBUG=1 shows where)", INTERNAL_ERROR
-        )
+        return _internal(error, debug)
+
+
+def _internal(error: Exception, debug: bool) -> int:
+    if debug:
+        raise error
+    return _fail(f"internal error: {type(error).__name__}: {error} (AUTODEPLOY_DEBUG=1 shows where)", INTERNAL_ERROR)
 
 
 def _take_interrupts() -> None:

@@ -38,7 +38,9 @@ from autodeploy.balance.experts.report_place import PlaceRequest
 from autodeploy.balance.live.maps import FORMATS as MAP_FORMATS
 from autodeploy.balance.live.maps import write_maps
 from autodeploy.balance.live.records import read_record
+from autodeploy.cli import options as opt
 from autodeploy.cli.balance_place import check_shares, placed, render_place
+from autodeploy.cli.balance_twin import TwinFacts, twin_facts
 from autodeploy.cli.output import check_format, check_writable, emit
 from autodeploy.errors import InputError
 from autodeploy.hardware import load_hardware
@@ -49,6 +51,11 @@ FLOP_PER_PARAMETER = 6.0  # of a token: 2 forward, 4 backward
 
 
 def experts(
+    model: Annotated[str | None, typer.Argument(help="With STRATEGY: prices, cards and horizon from the twin.")] = None,
+    strategy: Annotated[
+        str | None, typer.Argument(help="Such as PP16/EP64; --devices are the cards of the job.")
+    ] = None,
+    *,
     history: Annotated[Path, typer.Option("--input", help="Load history: npz, CSV or JSON lines.")],
     nodes: Annotated[int, typer.Option("--nodes", help="Nodes of the expert-parallel group.")] = 1,
     cards_per_node: Annotated[
@@ -82,7 +89,11 @@ def experts(
         float,
         typer.Option("--seconds-per-token", help="One token through one expert, forward and backward. [by hardware]"),
     ] = 0.0,
-    horizon: Annotated[int, typer.Option("--horizon", help="Steps within which a migration must pay.")] = 100,
+    horizon: Annotated[
+        int, typer.Option("--horizon", help="Steps within which a migration must pay. [100; with MODEL: 10 minutes]")
+    ] = 0,
+    seq_length: opt.SeqLength = None,
+    global_batch: opt.GlobalBatch = None,
     choices: Annotated[
         Path | None, typer.Option("--choices", help="npz of token-level choices: adds cross-node traffic.")
     ] = None,
@@ -101,25 +112,28 @@ def experts(
     output: Annotated[Path | None, typer.Option("--output", help="File for the result.")] = None,
 ) -> None:
     """Predict expert loads and list the moves that pay for themselves within the horizon."""
+    given = dict(locals())
     check_format(output_format)
     check_writable("--output", output)
     check_writable("--maps", maps)
-    if horizon < 1:
+    if horizon < 0:
         raise InputError("--horizon", horizon, "a whole number of steps > 0")
     if interval < 0:
         raise InputError("--interval", interval, "a whole number of steps > 0, or 0 for the horizon")
     loads = _history(history, input_format, experts_count)
-    topology = _topology(nodes, cards_per_node, devices)
+    twin = _twin(given) if model is not None else None
+    topology = twin.topology if twin else _topology(nodes, cards_per_node, devices)
     now = _placement_now(loads.shape[1:], topology, placement, slots, replicas, groups)
     check_shares(shares)
     if place:
-        across = inter_bandwidth or (_bandwidths(load_hardware(hardware), topology)[1] if hardware else 0.0)
+        across = inter_bandwidth or (twin.links.inter_bytes_per_s if twin else 0.0)
+        across = across or (_bandwidths(load_hardware(hardware), topology)[1] if hardware else 0.0)
         request = PlaceRequest(
             topology=topology,
             groups=groups,
             relaxed=relaxed,
             shares=shares,
-            token_bytes=token_bytes,
+            token_bytes=token_bytes or (twin.token_bytes if twin else 0.0),
             inter_bytes_per_s=across,
         )
         document = placed(loads, now, request)
@@ -128,16 +142,43 @@ def experts(
         return
     if shares != "even":
         raise InputError("--shares", shares, "given with --place", "add --place")
-    task = _task(topology, groups, bytes_per_expert, hardware, intra_bandwidth, inter_bandwidth, seconds_per_token)
+    if twin:
+        task = Task(topology=topology, links=twin.links, seconds_per_token=twin.seconds_per_token(loads), groups=groups)
+    else:
+        task = _task(topology, groups, bytes_per_expert, hardware, intra_bandwidth, inter_bandwidth, seconds_per_token)
     task = replace(task, relaxed=relaxed)
+    horizon = horizon or (twin.horizon() if twin else 100)
     plan = make_plan(loads, now, task, horizon)
     document = plan_document(plan, task)
+    document["plan"]["horizon_steps"] = horizon
+    if twin:
+        document["twin"] = _twin_document(twin, task)
     _write_maps(document, loads.shape[2], maps, map_format)
     if choices is not None:
         document["traffic"] = _traffic(choices, plan, task)
     if with_replay:
         document["replay"] = replay_document(replay(loads, now, task, horizon, interval))
     emit(_render(document, output_format), output)
+
+
+def _twin(given: dict[str, Any]) -> TwinFacts:
+    for name in ("bytes_per_expert", "seconds_per_token", "intra_bandwidth", "inter_bandwidth"):
+        if given[name]:
+            raise InputError(f"--{name.replace('_', '-')}", given[name], "not given with MODEL", "the twin prices it")
+    return twin_facts(given)
+
+
+def _twin_document(twin: TwinFacts, task: Task) -> dict[str, float]:
+    """What was taken from the twin."""
+    return {
+        "step_s": twin.step_s,
+        "seconds_per_token": task.seconds_per_token,
+        "bytes_per_expert": task.links.bytes_per_expert,
+        "intra_bytes_per_s": task.links.intra_bytes_per_s,
+        "inter_bytes_per_s": task.links.inter_bytes_per_s,
+        "nodes": task.topology.nodes,
+        "cards_per_node": task.topology.cards_per_node,
+    }
 
 
 def _history(path: Path, input_format: str, experts: int) -> F64:
@@ -260,6 +301,12 @@ def _render(document: dict[str, Any], output_format: str) -> str:
     console.print(_state_table(document))
     plan = document["plan"]
     console.print(f"{plan['reason']}.")
+    if "twin" in document:
+        twin = document["twin"]
+        console.print(
+            f"From the twin: a step of {twin['step_s']:.4g} s, horizon {plan['horizon_steps']} steps, an expert of "
+            f"{twin['bytes_per_expert'] / 1e6:.4g} MB, {twin['nodes']} x {twin['cards_per_node']} expert ranks."
+        )
     console.print(
         f"{len(plan['moves'])} moves, {plan['moved_bytes'] / 1e9:.3f} GB, {plan['migration_s']:.4g} s "
         f"({plan['migration_intra_s']:.4g} inside nodes, {plan['migration_inter_s']:.4g} between); "

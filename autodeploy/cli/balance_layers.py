@@ -137,6 +137,7 @@ def _loaded(given: dict[str, Any], options: BalanceOptions) -> tuple[Any, Any, B
         "tokens",
         "price_per_device_hour",
         "vocab_size",
+        "spare_experts",
         "micro_batch",
         "recompute",
         "schedule",

@@ -41,6 +41,7 @@ class CaseOptions:
     stack: str | None = None
     set: list[str] | None = None
     vocab_size: int | None = None
+    spare_experts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
     price = None if options.price is None else prices(options.price, (options.hardware,)).get(options.hardware)
     if options.price is not None and tokens is None:
         raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
-    model = load_model(options.model) if launch is None else launch.model
+    model = _with_vocabulary(load_model(options.model), options) if launch is None else launch.model
     for note in model.notes:
         say(f"{model.name}: {note}")
     hardware = with_cap(load_hardware(options.hardware), options.memory_cap)
@@ -106,7 +107,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
     return LoadedCase(
         model=settled.model,
         hardware=settled.hardware,
-        workload=settled.workload,
+        workload=_with_spare(settled.workload, settled.model, options.spare_experts),
         backend=backend,
         program=program,
         tokens=tokens,
@@ -115,13 +116,28 @@ def load_case(options: CaseOptions) -> LoadedCase:
     )
 
 
+def _with_vocabulary(model: ModelSpec, options: CaseOptions) -> ModelSpec:
+    """The model with another tokenizer's vocabulary, where one is given."""
+    if options.vocab_size is None:
+        return model
+    if not 1 <= options.vocab_size <= LARGEST:
+        raise InputError("--vocab-size", options.vocab_size, f"a whole number from 1 to {LARGEST:.0e}")
+    return dataclasses.replace(model, vocab=options.vocab_size)
+
+
+def _with_spare(workload: Workload, model: ModelSpec, spare: int | None) -> Workload:
+    if spare is None:
+        return workload
+    if spare < 0 or not any(part.is_moe for kind in model.kinds for part in kind.feed_forwards):
+        raise InputError("--spare-experts", spare, "a whole number >= 0, of a model with experts")
+    return dataclasses.replace(workload, spare_experts=spare)
+
+
 def _launch(options: CaseOptions) -> Launch | None:
     """MODEL as a launch file, with what there is to tell of it; None where it is a model."""
     from autodeploy.launch import is_launch_file, read_launch
 
     if not is_launch_file(options.model):
-        if options.vocab_size is not None:
-            raise InputError("--vocab-size", options.vocab_size, "given with a launch file as MODEL", "drop it")
         return None
     launch = read_launch(options.model, vocab=options.vocab_size or 0)
     tell(launch)

@@ -22,6 +22,7 @@ CASE = (
     "precision",
     "backend",
     "imbalance",
+    "spare_experts",
     "vocab_size",
     "stack",
     "set",
@@ -42,6 +43,7 @@ def estimate(
     precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    spare_experts: opt.SpareExperts = None,
     vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
@@ -96,7 +98,8 @@ def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, Str
     from autodeploy.cli.launch_file import devices_text, strategy_text
     from autodeploy.search.real_parts import price_one
 
-    options = CaseOptions(**{name: given[name] for name in CASE}, price=given["price_per_device_hour"])
+    typed: dict[str, Any] = {name: given.get(name) for name in CASE}
+    options = CaseOptions(**typed, price=given["price_per_device_hour"])
     loaded = load_case(options)
     devices = one_count(devices_text(given, loaded.launch), command)
     text = strategy_text(given, loaded.launch, tokens_of(given))

@@ -29,13 +29,20 @@ Precision = Annotated[
     str | None,
     typer.Option("--precision", help="Of the GEMMs: bf16, fp16, fp8, fp8_block, mxfp8, nvfp4. [bf16, or MODEL's]"),
 ]
-VocabSize = Annotated[int | None, typer.Option("--vocab-size", help="Where a launch file leaves it to the tokenizer.")]
+VocabSize = Annotated[
+    int | None,
+    typer.Option("--vocab-size", help="Another than MODEL's; needed where a launch file leaves it to the tokenizer."),
+]
 Backend = Annotated[
     str | None, typer.Option("--backend", help="megatron, mindspeed, megatron-bridge, torchtitan or any. [by hardware]")
 ]
 Imbalance = Annotated[
     float | None,
     typer.Option("--imbalance", help="Largest over mean load of an expert rank. [by hardware; 1 if dense]"),
+]
+SpareExperts = Annotated[
+    int | None,
+    typer.Option("--spare-experts", help="Slots beyond one an expert, over all expert ranks (replicas). [0]"),
 ]
 Stack = Annotated[
     str | None, typer.Option("--stack", help="Software stack (`autodeploy stacks`) or YAML file. [by back end]")
@@ -95,18 +102,25 @@ AxisSequenceParallel = Annotated[
 
 Objective = Annotated[str, typer.Option("--objective", help="time, tokens, memory, cost or pareto (time and memory).")]
 Method = Annotated[str, typer.Option("--method", help="auto, exhaustive, tpe, nsga2 or random.")]
-Trials = Annotated[int, typer.Option("--trials", help="Trials of the Optuna study.")]
+Trials = Annotated[int, typer.Option("--trials", help="Trials of the Optuna study.", min=0, max=1_000_000)]
 Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds after which what was found is ranked.")]
 Storage = Annotated[str | None, typer.Option("--storage", help="Optuna storage URL. [in memory]")]
 Study = Annotated[
     str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")
 ]
-Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.")]
+Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.", min=1, max=1024)]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.", min=0, max=2**32 - 1)]
 Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning skips.")]
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]
 AllVariants = Annotated[
     bool, typer.Option("--all-variants", help="One row per strategy, not per TP/PP/VPP/EP/ETP/CP group.")
+]
+RankBy = Annotated[
+    str,
+    typer.Option("--rank-by", help="expected (over the error model; within a tie the simplest first) or predicted."),
+]
+FitProbability = Annotated[
+    float, typer.Option("--fit-probability", help="Rows less likely to fit are ranked below the others.")
 ]
 Rejected = Annotated[
     Path | None, typer.Option("--rejected", help="File for what was left out and why (.csv or .json).")

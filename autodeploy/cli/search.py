@@ -11,6 +11,7 @@ from autodeploy.cli import options as opt
 
 if TYPE_CHECKING:
     from autodeploy.cli.case import LoadedCase
+    from autodeploy.decide.question import Asked
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
@@ -26,6 +27,7 @@ def search(
     precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    spare_experts: opt.SpareExperts = None,
     vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
@@ -68,6 +70,8 @@ def search(
     audit: opt.Audit = False,
     top: opt.Top = 20,
     all_variants: opt.AllVariants = False,
+    rank_by: opt.RankBy = "expected",
+    fit_probability: opt.FitProbability = 0.9,
     rejected: opt.Rejected = None,
     export_dir: opt.ExportDir = None,
     export_top: opt.ExportTop = 3,
@@ -92,9 +96,10 @@ def search(
     document = run_job(given, _run)
 
     def table() -> str:
+        from autodeploy.report.explain_table import own_line
         from autodeploy.report.table import search_table
 
-        return search_table(document)
+        return "\n".join([search_table(document), *own_line(document)])
 
     def csv() -> str:
         from autodeploy.report.csv_text import common_columns, entries_csv
@@ -122,6 +127,7 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
         "precision",
         "backend",
         "imbalance",
+        "spare_experts",
         "vocab_size",
         "stack",
         "set",
@@ -135,6 +141,10 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], LoadedCase]:
     if not result.enumerated and not result.misses:
         _refuse(given, result)
     document = search_document(case_of(loaded), result)
+    if loaded.launch is not None:
+        from autodeploy.explain.own import own_row
+
+        document["own"] = own_row(loaded.launch.strategy, loaded.case, request, document["ranked"])
     if given["export_dir"] is not None:
         from autodeploy.cli.export_rows import export_rows
 
@@ -169,7 +179,19 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     axes = Axes.of({name: given[name] for name in OPTIONS if given[name] is not None})
     if isinstance(axes.zero, tuple) and not set(axes.zero) <= {0, 1, 2, 3}:
         raise InputError("--zero", given["zero"], "stages among 0, 1, 2, 3")
-    plain = ("method", "objective", "top", "all_variants", "audit", "trials", "storage", "study", "workers", "seed")
+    plain = (
+        "method",
+        "objective",
+        "rank_by",
+        "top",
+        "all_variants",
+        "audit",
+        "trials",
+        "storage",
+        "study",
+        "workers",
+        "seed",
+    )
     return SearchRequest(
         case=loaded.case,
         backend=loaded.backend,
@@ -180,15 +202,26 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     )
 
 
+def asked_of(given: dict[str, Any]) -> Asked:
+    """How the decision over what is found is asked for."""
+    from autodeploy.decide.question import Asked
+    from autodeploy.errors import InputError
+
+    if not 0.0 < given["fit_probability"] < 1.0:
+        raise InputError("--fit-probability", given["fit_probability"], "a probability between 0 and 1, such as 0.9")
+    return Asked(fit_probability=given["fit_probability"], seed=given["seed"])
+
+
 def _search(given: dict[str, Any], request: SearchRequest, progress: Any) -> SearchResult:
     from autodeploy.search import run_search
 
+    asked = asked_of(given)
     if given["rejected"] is None:
-        return run_search(request, progress=progress)
+        return run_search(request, progress=progress, asked=asked)
     from autodeploy.report.rejected import RejectedWriter
 
     with RejectedWriter(given["rejected"], request) as writer:
         complete = dataclasses.replace(request, keep_oversized=True)
-        result = run_search(complete, progress=progress, on_priced=writer.priced)
+        result = run_search(complete, progress=progress, on_priced=writer.priced, asked=asked)
         writer.rules(result.counts.rejected)
     return result

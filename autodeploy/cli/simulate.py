@@ -10,6 +10,7 @@ import typer
 
 from autodeploy.cli import options as opt
 
+MOST_PASSES = 400_000  # some 10 s and 1 GiB
 DOES_NOT_FIT = 3
 PICTURES = (".svg", ".html")
 Trace = Annotated[Path | None, typer.Option("--trace", help="Chrome / Perfetto JSON of the whole step.")]
@@ -29,6 +30,7 @@ def simulate(
     precision: opt.Precision = None,
     backend: opt.Backend = None,
     imbalance: opt.Imbalance = None,
+    spare_experts: opt.SpareExperts = None,
     vocab_size: opt.VocabSize = None,
     stack: opt.Stack = None,
     set: opt.Set = None,
@@ -81,8 +83,21 @@ def _run(given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     from autodeploy.report.simulate_document import simulate_document
 
     loaded, batch, cost = load_and_price(given, "simulate")
+    _check_size(batch, loaded.workload.global_batch)
     step = simulate_strategy(loaded.case, batch)
     return simulate_document(case_of(loaded), batch, cost, step), step
+
+
+def _check_size(batch: Any, global_batch: int) -> None:
+    """Every pass of every chunk is an event: a million of them would take minutes and gigabytes."""
+    from autodeploy.errors import InputError
+
+    micro_batches = int(batch.micro_batches(global_batch)[0])
+    passes = micro_batches * int(batch.pp[0]) * int(batch.vpp[0])
+    if passes > MOST_PASSES:
+        told = f"{micro_batches} micro-batches over {int(batch.pp[0])} x {int(batch.vpp[0])} chunks"
+        remedy = "the steady state repeats: replay a smaller --global-batch, or use estimate"
+        raise InputError("--global-batch", told, f"at most {MOST_PASSES} passes of a chunk", remedy)
 
 
 def _checked_window(picture: Path | None, window: str | None) -> tuple[float, float] | None:

@@ -75,12 +75,12 @@ def sharding_flags(job: Job, fsdp: str) -> tuple[Flag, ...]:
         return ()
     if stage == 1:
         return (flag("use-distributed-optimizer", note="ZeRO-1"),)
-    return (
+    found = (
         flag("use-distributed-optimizer"),
         flag(fsdp, note=f"ZeRO-{stage}"),
         flag("data-parallel-sharding-strategy", SHARDING[stage]),
-        flag("ckpt-format", "fsdp_dtensor"),
     )
+    return (*found, flag("ckpt-format", "fsdp_dtensor")) if fsdp == "use-megatron-fsdp" else found
 
 
 def program_flags(job: Job, dialect: str, *, serial_reduction: bool = False) -> tuple[Flag, ...]:

@@ -30,6 +30,10 @@ def sections(job: Job) -> list[Section]:
     require_expressed(job.model, list(model), "MindSpeed-LLM")
     extended = s.dispatcher == "hierarchical-allgather"
     serial = s.ep_overlap is True or s.schedule == "dualpipev"
+    program = program_flags(job, "mindspeed", serial_reduction=serial)
+    unfused = flag("no-gradient-accumulation-fusion", note="custom FSDP takes none")
+    if s.zero_stage >= 2 and unfused.name not in {one.name for one in program}:
+        program = (*program, unfused)
     return [
         Section("model", (*model, flag("use-mcore-models"))),
         Section("parallel", (*size_flags(job, s.ep // s.tp if extended else s.ep), *_context(job), *_pipeline(job))),
@@ -37,7 +41,7 @@ def sections(job: Job) -> list[Section]:
         Section("precision", PRECISION[job.precision]),
         Section("memory", (*sharding_flags(job, "use-custom-fsdp"), *_recompute(job), *_host(job))),
         Section("experts", _experts(job)),
-        Section("program", program_flags(job, "mindspeed", serial_reduction=serial)),
+        Section("program", program),
     ]
 
 

@@ -26,10 +26,16 @@ def load_arrays(path: Path, allowed: str) -> dict[str, np.ndarray[Any, Any]]:
             return {"": loaded}
         with loaded as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biuf":
-            raise InputError(str(path), f"{name} holds {array.dtype}, no numbers", allowed)
     return arrays
+
+
+def numbers(arrays: dict[str, np.ndarray[Any, Any]], name: str, path: Path, allowed: str) -> np.ndarray[Any, Any]:
+    """The array of this name, which must hold numbers; others beside it may hold what they like."""
+    if name not in arrays:
+        raise InputError(str(path), f"arrays {', '.join(sorted(arrays)) or 'none'}", allowed)
+    if arrays[name].dtype.kind not in "biuf":
+        raise InputError(str(path), f"{name} holds {arrays[name].dtype}, no numbers", allowed)
+    return arrays[name]
 
 
 def _check_size(path: Path, allowed: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ def parse_yaml(path: Path) -> tuple[Document, str]:
     try:
         return _parsed(path)
     except InputError as error:
-        raise InputError("hardware", f"{path}: {error.value}", error.allowed, error.remedy) from None
+        if str(path) in error.field:
+            raise InputError("hardware", f"{path}: {error.value}", error.allowed, error.remedy) from None
+        raise
 
 
 def _parsed(path: Path) -> tuple[Document, str]:
@@ -55,7 +58,18 @@ def _parsed(path: Path) -> tuple[Document, str]:
         raise InputError(
             f"hardware: {path}", type(document).__name__, "a mapping of sections", "see docs/hardware.md for an example"
         )
+    if not shipped:
+        _check_finite(document, "")
     return document, hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_finite(node: Any, place: str) -> None:
+    """No figure of a profile is infinite, not even one that only says how good another is."""
+    if isinstance(node, float) and not math.isfinite(node):
+        raise InputError(place, node, "a finite number")
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        _check_finite(value, f"{place}.{key}" if place else str(key))
 
 
 def read_document(path: Path, depth: int = 0) -> tuple[Document, str]:

@@ -131,6 +131,8 @@ class OverheadsSection(_Section):
     communication_buffer_gib: NotNegative | None = None
     fragmentation_frac: Share | None = None
     host_link_gb_per_s: Positive | None = None
+    host_dram_gb_per_s: Positive | None = None
+    host_adam_gb_per_s: Positive | None = None
 
 
 class TrainingSection(_Section):

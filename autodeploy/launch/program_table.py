@@ -74,6 +74,8 @@ def read_program(args: Args, dialect: str, *, moe: bool) -> dict[str, Any]:
         stated[switch.field] = (switch.flag in args) == switch.means
     if serial_reduction(args):
         stated.pop("overlap_grad_reduce", None)
+    if "use-custom-fsdp" in args:  # takes no fused accumulation, whatever the stack would like
+        stated.pop("wgrad_accumulation_fused", None)
     stated["fused_cross_entropy"] = stated["fused_cross_entropy"] or "fused-cross-entropy" in args
     stated |= _read_numbers(args) | _read_kernels(args, dialect)
     if moe:

@@ -44,11 +44,22 @@ def combined(documents: Sequence[dict[str, Any]], objective: str, top: int) -> d
         return documents[0]
     entries = [entry for document in documents for entry in document["ranked"]]
     entries.sort(key=lambda entry: (SCORES[objective](entry), entry["devices"]))
-    keys = ("hardware", "backend", "profile_sha256", "memory_cap_gib", "space", "rejected", "nearest", "timed_out")
+    keys = (
+        "hardware",
+        "backend",
+        "profile_sha256",
+        "memory_cap_gib",
+        "space",
+        "rejected",
+        "nearest",
+        "timed_out",
+        "decision",
+    )
     return {
         **documents[0],
         "hardware": ",".join(document["hardware"] for document in documents),
         "machines": [{key: document[key] for key in keys if key in document} for document in documents],
+        "decision": None,  # errors of two machines are not compared: each machine's own is under ``machines``
         "timed_out": any(document["timed_out"] for document in documents),
         "interrupted": any(document["interrupted"] for document in documents),
         "space": _summed([document["space"] for document in documents]),

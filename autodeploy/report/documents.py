@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import autodeploy
+from autodeploy.report.decision import decision_document, decision_keys, priced_case
 from autodeploy.report.entry import GIB, Case, entry, per_rank
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.rules import launchable
@@ -40,6 +41,11 @@ def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
     }
 
 
+def document_head(schema: str, case: Case, devices: int) -> dict[str, Any]:
+    """What every document says of its case."""
+    return _head(schema, case, 0, devices)
+
+
 def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
     """``autodeploy.search/1``."""
     request, counts = result.request, result.counts
@@ -58,6 +64,8 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
         "refined": result.refined,
         "refine_s": result.refine_s,
     }
+    document["rank_by"] = request.rank_by
+    document["decision"] = decision_document(case, result.ranking)
     document["ranked"] = ranked_entries(case, result)
     if len(request.devices) > 1:
         document["space"] |= {"sizes": len(request.devices), "sizes_priced": counts.sizes}
@@ -85,10 +93,17 @@ def entries_of(case: Case, ranking: Ranking | None, cost: StepCost | None) -> li
     simulated = [None if math.isnan(seconds) else float(seconds) for seconds in ranking.simulated_s]
     batch = ranking.candidates.batch
     _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
-    return [
+    entries = [
         entry(case, batch, cost, i, not_launchable=reasons[i], simulated_s=seconds)
         for i, seconds in enumerate(simulated)
     ]
+    if ranking.decision is not None and ranking.predicted_rank is not None:
+        keys = decision_keys(priced_case(case), ranking.decision)
+        places = ranking.predicted_rank.tolist()
+        entries = [
+            {**one, "predicted_rank": place, **more} for one, place, more in zip(entries, places, keys, strict=True)
+        ]
+    return entries
 
 
 def estimate_document(

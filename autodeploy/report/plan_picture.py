@@ -66,8 +66,13 @@ class _Axis:
         return math.log(value / self.low) / math.log(self.high / self.low)
 
     def ticks(self) -> list[float]:
-        found = [m * 10.0**e for e in range(-3, 16) for m in (1, 2, 5)]
-        return [value for value in found if self.low <= value <= self.high]
+        """Round values; the closer the ends, the finer."""
+        for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(i / 10 for i in range(10, 100))):
+            found = [m * 10.0**e for e in range(-3, 16) for m in steps]
+            found = [value for value in found if self.low <= value <= self.high]
+            if len(found) >= 4:
+                break
+        return found
 
 
 def _grid(x: _Axis, y: _Axis) -> list[str]:

@@ -1,4 +1,4 @@
-"""The ranked table, at most 100 columns wide whatever it says.
+"""Tables as text: the page of a search, and aligned columns.
 
 Plain text with aligned columns: it reads the same in a terminal, a log and a pull request.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from autodeploy.report.ranked_table import evidence_notes, ranked_table, seconds
+
+__all__ = ["WIDTH", "broken", "columns", "heading", "search_table", "seconds", "wrap"]
 WIDTH = 100
-SHORT = (("memory on rank ", "memory r"), ("computing on rank ", "compute r"), ("communication", "comm"))
+NARROWEST = 60
 
 
 def columns(
@@ -44,22 +47,6 @@ def broken(text: str, width: int) -> list[str]:
     return [*lines, text]
 
 
-def seconds(value: float) -> str:
-    return f"{value:.2f}" if value >= 10 else f"{value:.3f}" if value >= 0.1 else f"{value:.2g}"
-
-
-def differs(entry: Mapping[str, Any]) -> str:
-    """What of a strategy is not in its label: everything that differs from the defaults."""
-    rest = str(entry["strategy"]).removeprefix(str(entry["label"])).strip("/")
-    return rest or "-"
-
-
-def shortened(binds: str) -> str:
-    for long, short in SHORT:
-        binds = binds.replace(long, short)
-    return binds
-
-
 def wrap(text: str, width: int = WIDTH, indent: str = "  ") -> str:
     """Breaks long text at spaces; continuation lines are indented."""
     import textwrap
@@ -67,43 +54,24 @@ def wrap(text: str, width: int = WIDTH, indent: str = "  ") -> str:
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=True, break_on_hyphens=False)
 
 
-def search_table(document: Mapping[str, Any]) -> str:
+def terminal_width() -> int:
+    """Columns of the terminal (or of COLUMNS); ``WIDTH`` where there is none, such as in a pipe."""
+    import shutil
+
+    return max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST)
+
+
+def search_table(document: Mapping[str, Any], width: int | None = None) -> str:
     """The result of ``search`` for people."""
     if not document["ranked"]:
         return nothing_fits(document)
-    several = "devices_range" in document
-    machines = "machines" in document
-    job = "days_with_failures" in document["ranked"][0]
-    header = [
-        "#",
-        "strategy",
-        "differs from defaults",
-        "step s",
-        "tok/s/card",
-        "MFU",
-        "bubble",
-        "GiB",
-        *["days"] * job,
-        "binds",
-    ]
-    rows = []
-    for entry in document["ranked"]:
-        where = f"{entry['devices']} x " * several + f"{entry.get('hardware')} " * machines
-        if "phase" in entry:
-            where += f"seq {entry['seq_length']} batch {entry['global_batch']} "
-        label = where + str(entry["label"]) + "*" * (not entry["launchable"])
-        rows.append(
-            [
-                str(entry["rank"]), label, differs(entry), seconds(entry["step_time_s"]),
-                f"{entry['tokens_per_s_per_device']:.1f}" if entry["tokens_per_s_per_device"] < 1000
-                else f"{entry['tokens_per_s_per_device']:.0f}",
-                f"{100 * entry['mfu']:.1f}%", f"{100 * entry['bubble_frac']:.1f}%", f"{entry['peak_memory_gib']:.1f}",
-                *([f"{entry['days_with_failures']:.1f}"] if job else []),
-                shortened(str(entry["binds"])),
-            ]
-        )  # fmt: skip
-    parts = [heading(document), "", columns(header, rows, {1, 2, len(header) - 1}, flexible=2)]
-    notes = _notes(document)
+    width = width or terminal_width()
+    decision = document.get("decision")
+    parts = [heading(document, width), ""]
+    if decision:
+        parts += [wrap(decision["advice"], width), ""]
+    parts.append(ranked_table(document["ranked"], width))
+    notes = _notes(document, width)
     if document.get("plan"):
         from autodeploy.report.plan_table import plan_text
 
@@ -111,7 +79,7 @@ def search_table(document: Mapping[str, Any]) -> str:
     return "\n".join([*parts, "", *notes] if notes else parts)
 
 
-def heading(document: Mapping[str, Any]) -> str:
+def heading(document: Mapping[str, Any], width: int = WIDTH) -> str:
     model = document["model"]
     counts = document.get("devices_range", [document["devices"]])
     cards = str(counts[0]) if len(counts) == 1 else f"{counts[0]}..{counts[-1]}"
@@ -121,7 +89,7 @@ def heading(document: Mapping[str, Any]) -> str:
         f"{_lengths(document)}, "
         f"{document['memory_cap_gib']:.2f} GiB usable a card"
     )
-    return wrap(line)
+    return wrap(line, width)
 
 
 def _lengths(document: Mapping[str, Any]) -> str:
@@ -130,21 +98,23 @@ def _lengths(document: Mapping[str, Any]) -> str:
     return f"sequence {document['seq_length']}, batch {document['global_batch']}"
 
 
-def _notes(document: Mapping[str, Any]) -> list[str]:
+def _notes(document: Mapping[str, Any], width: int) -> list[str]:
     space, first = document["space"], document["ranked"][0]
     notes = [
         wrap(
             f"{space['enumerated']} strategies priced ({space['feasible']} fit) in {space['screen_s']:.1f} s, "
-            f"{space['refined']} refined in {space['refine_s']:.1f} s. MFU: {first['flops_convention']}."
+            f"{space['refined']} refined in {space['refine_s']:.1f} s. MFU: {first['flops_convention']}.",
+            width,
         )
     ]
+    notes += [wrap(note, width) for note in evidence_notes(document["ranked"])]
     if any(not entry["launchable"] for entry in document["ranked"]):
         reasons = dict.fromkeys(str(e["not_launchable_because"]) for e in document["ranked"] if not e["launchable"])
-        notes += [wrap(f"* no release launches it: {reason}") for reason in reasons]
+        notes += [wrap(f"* no release launches it: {reason}", width) for reason in reasons]
     if "days" in first and "phases" not in document:
         price = f", price {first['price']:,.0f}" if "price" in first else ""
         cost = f"{first['days']:.1f} days, {first['device_hours']:,.0f} card-hours{price}"
-        notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}."))
+        notes.append(wrap(f"First row, {first['tokens']:.3g} tokens: {cost}.", width))
     if document["timed_out"]:
         notes.append("Stopped at --timeout: what was found until then is ranked.")
     if document.get("interrupted"):

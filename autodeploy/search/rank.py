@@ -5,20 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import IDENTITY, Candidates, best_first, layout_identities, micro_batch_groups
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import pareto_front, rank_within_group
-from cost_models.strategies import F64
+from cost_models.strategies import F64, I64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Strategies in order; both times where the simulator has run (nan where it has not)."""
+    """Strategies in order; both times where the simulator has run (nan where it has not). ``decision`` [N] in the same
+    order, and each row's place by prediction, where an error model has looked at them."""
 
     candidates: Candidates
     screened_s: F64
     simulated_s: F64
+    decision: Decision | None = None
+    predicted_rank: I64 | None = None
+
+    def take(self, index: NDArray[np.intp]) -> Ranking:
+        """The strategies at ``index``, in that order."""
+        return Ranking(
+            self.candidates.take(index), self.screened_s[index], self.simulated_s[index],
+            None if self.decision is None else self.decision.take(index),
+            None if self.predicted_rank is None else self.predicted_rank[index],
+        )  # fmt: skip
 
 
 def rank(request: SearchRequest, candidates: Candidates, screened_s: F64, simulated_s: F64) -> Ranking:

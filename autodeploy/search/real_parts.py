@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +22,9 @@ from cost_models.case import Case
 from cost_models.strategies import Bool, StrategyBatch
 
 if TYPE_CHECKING:
+    from autodeploy.decide.question import Asked
+    from autodeploy.decide.ranking import Decision
+    from autodeploy.search.candidates import Candidates
     from cost_models.step import StepCost
 
 
@@ -65,9 +70,11 @@ def run_search(
     simulated: bool = True,
     progress: Progress | None = None,
     on_priced: OnPriced | None = None,
+    asked: Asked | None = None,
 ) -> SearchResult:
     """``search`` with the cost models, the space, the rules and the event simulator (or ``refiner``) of this package;
-    ``simulated`` False ranks by the closed form alone."""
+    ``simulated`` False ranks by the closed form alone. ``asked``: how to decide over what is found (None: the defaults)."""
+    from autodeploy.decide.question import Asked
     from autodeploy.replay import simulated_step_s
     from cost_models.step import evaluate
 
@@ -77,8 +84,29 @@ def run_search(
         valid=rules_allow,
         refiner=(refiner or simulated_step_s) if simulated else None,
         balanced=balanced_layout,
+        decide=partial(decision_over, asked or Asked(seed=request.seed)),
     )
-    return search(request, twin, progress=progress, on_priced=on_priced)
+    return search(with_safe_usage(request, asked or Asked()), twin, progress=progress, on_priced=on_priced)
+
+
+def with_safe_usage(request: SearchRequest, asked: Asked) -> SearchRequest:
+    """Told up to which predicted peak a strategy is likely enough to fit."""
+    from autodeploy.decide.question import case_memory
+
+    memory = asked.memory or case_memory(request.case)
+    return replace(request, safe_usage=min(memory.usage_at(asked.fit_probability), 1.0))
+
+
+def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates) -> Decision:
+    """The decision over ``candidates``, priced once more for where their time goes."""
+    from autodeploy.decide.question import case_rows, question_of
+    from autodeploy.decide.ranking import decide
+    from cost_models.step import evaluate
+
+    cost = evaluate(request.case, candidates.batch)
+    rows = case_rows(request.case, candidates.batch, cost.time_s, candidates.step_s, candidates.reserved_bytes)
+    by_cards = replace(asked, by_cards=request.objective in ("tokens", "cost"))
+    return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))
 
 
 def price_one(text: str, case: Case, devices: int, backend: str) -> tuple[StrategyBatch, StepCost]:

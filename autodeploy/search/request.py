@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cost_models.step import StepCost
 
 METHODS = ("auto", "exhaustive", "tpe", "nsga2", "random")
+RANK_BY = ("expected", "predicted")
 OBJECTIVES = ("time", "tokens", "memory", "cost", "pareto")
 
 Progress = Callable[[str, int, int | None], None]  # (what, done, total)
@@ -51,6 +52,8 @@ class SearchRequest:
     study: str | None = None
     workers: int = 1
     seed: int = 0
+    rank_by: str = "expected"  # over the error model; "predicted": by the twin's figures alone
+    safe_usage: float = 1.0  # share of the usable memory up to which a strategy is likely enough to fit
 
     @property
     def model(self) -> ModelSpec:
@@ -64,9 +67,16 @@ class SearchRequest:
     def workload(self) -> Workload:
         return self.case.workload
 
+    @property
+    def safe_bytes(self) -> float:
+        """The predicted peak up to which a strategy is likely enough to fit."""
+        return self.safe_usage * self.hardware.usable_bytes
+
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError("--method", self.method, f"one of {', '.join(METHODS)}")
+        if self.rank_by not in RANK_BY:
+            raise InputError("--rank-by", self.rank_by, f"one of {', '.join(RANK_BY)}")
         if self.objective not in OBJECTIVES:
             raise InputError("--objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         for name, low in (("top", 1), ("trials", 0), ("workers", 1)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autodeploy.search.candidates import Candidates
+from autodeploy.search.decided import decided, with_safe
 from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
 from autodeploy.search.request import Progress, SearchRequest
@@ -54,9 +55,13 @@ def search(
         result, pool = _study(request, twin, deadline, progress)
     if pool is None:
         return result
-    ranking = _rank(request, pool, twin, simulate=not result.interrupted)
+    ranking = _rank(request, pool, twin, simulate=not result.interrupted and not _over(deadline))
     cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
+
+
+def _over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
 
 
 def _screen_and_refine(
@@ -77,7 +82,9 @@ def _screen_and_refine(
         return result, None
     if len(request.devices) > 1:
         result = _with_sizes(result, shortlist.sizes, twin)
-    pool = Candidates.concatenate([shortlist.groups, shortlist.overall, shortlist.front])
+    pool = Candidates.concatenate(
+        [shortlist.groups, shortlist.overall, shortlist.front, shortlist.safe, shortlist.plain]
+    )
     if request.method == "auto" and not (screened.timed_out or screened.interrupted):
         from autodeploy.search.study import refine_around  # Optuna: only where a study runs
 
@@ -143,7 +150,13 @@ def _study(
 
 
 def _rank(request: SearchRequest, pool: Candidates, twin: Twin, *, simulate: bool = True) -> Ranking:
-    """Ranks by screened time; then, with a simulator, the leaders once more by simulated time."""
+    """Ranks by screened time; then, with a simulator, the leaders once more by simulated time; then, with an error model, by
+    what is expected of them."""
     leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
+    if twin.decide is not None:
+        leaders = with_safe(request, leaders, pool, SIMULATED)
     simulated = twin.simulated_s(request, leaders) if simulate else np.full(len(leaders), np.nan)
-    return rank(request, with_time(request, leaders, simulated), leaders.step_s, simulated)
+    timed = with_time(request, leaders, simulated)
+    if twin.decide is None:
+        return rank(request, timed, leaders.step_s, simulated)
+    return decided(request, Ranking(timed, leaders.step_s, simulated), twin.decide)

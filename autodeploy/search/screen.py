@@ -69,7 +69,7 @@ def _priced(
             candidates = price(request, batch, evaluate)
             if on_priced is not None:
                 on_priced(candidates)
-            yield shorten(candidates, keep, request.hardware.usable_bytes)
+            yield shorten(candidates, keep, request.hardware.usable_bytes, request.safe_bytes)
     else:
         yield from _priced_in_pool(walk, request, evaluate, keep)
 
@@ -90,7 +90,7 @@ def _start(request: SearchRequest, evaluate: Evaluate, keep: int) -> None:
 def _work(batch: StrategyBatch) -> Shortlist:
     assert _job is not None, "the pool's initializer has not run"
     request, evaluate, keep = _job
-    return shorten(price(request, batch, evaluate), keep, request.hardware.usable_bytes)
+    return shorten(price(request, batch, evaluate), keep, request.hardware.usable_bytes, request.safe_bytes)
 
 
 def _priced_in_pool(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from autodeploy.search.candidates import Candidates, best_first, group_key, tota
 VARIANTS_PER_GROUP = 3
 GROUPS = 512
 MISSES = 64
+SAFE_GROUPS = 64
+DEPARTURE_FRAC = 0.02  # what each option off its default is taken to cost where the plain variants are looked for
+NEAR_BEST = 1.5  # times the best score: what is slower is no candidate for a tie
 ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or offload to be worth trying
 
 
@@ -26,6 +29,8 @@ class Shortlist:
     misses: Candidates
     almost: Candidates
     sizes: Candidates  # the best of each number of cards
+    safe: Candidates  # the best variants of the best groups among those that are likely enough to fit
+    plain: Candidates  # of those, the variants that win where each departure from the defaults is held against them
     priced: int
     feasible: int
 
@@ -37,14 +42,17 @@ class Shortlist:
             misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
             almost=best_of_groups(Candidates.concatenate([self.almost, other.almost]), variants=1, groups=MISSES),
             sizes=best_of_sizes(Candidates.concatenate([self.sizes, other.sizes])),
+            safe=best_of_groups(Candidates.concatenate([self.safe, other.safe]), variants=1, groups=SAFE_GROUPS),
+            plain=plainest(Candidates.concatenate([self.plain, other.plain])),
             priced=self.priced + other.priced,
             feasible=self.feasible + other.feasible,
         )
 
 
-def shorten(candidates: Candidates, top: int, cap_bytes: float) -> Shortlist:
-    """Shortlist of one priced batch."""
+def shorten(candidates: Candidates, top: int, cap_bytes: float, safe_bytes: float | None = None) -> Shortlist:
+    """Shortlist of one priced batch. ``safe_bytes``: the predicted peak up to which a strategy is likely enough to fit."""
     fitting = candidates.take(candidates.feasible)
+    safe = fitting.take(fitting.reserved_bytes <= (cap_bytes if safe_bytes is None else safe_bytes))
     near = ~candidates.feasible & (candidates.reserved_bytes <= (1 + ALMOST_FRAC) * cap_bytes)
     return Shortlist(
         groups=best_of_groups(fitting),
@@ -53,6 +61,8 @@ def shorten(candidates: Candidates, top: int, cap_bytes: float) -> Shortlist:
         misses=nearest_misses(candidates.take(~candidates.feasible)),
         almost=best_of_groups(candidates.take(near), variants=1, groups=MISSES),
         sizes=best_of_sizes(fitting),
+        safe=best_of_groups(safe, variants=1, groups=SAFE_GROUPS),
+        plain=plainest(safe),
         priced=len(candidates),
         feasible=len(fitting),
     )
@@ -81,6 +91,18 @@ def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, g
     leaders = ordered.score[rank == 0]
     worst = leaders[groups - 1] if len(leaders) > groups else np.inf
     return ordered.take((rank < variants) & (ordered.score <= worst))
+
+
+def plainest(candidates: Candidates) -> Candidates:
+    """As ``best_of_groups``, with the score raised by ``DEPARTURE_FRAC`` for each departure from the defaults; the scores
+    themselves stay."""
+    from autodeploy.decide.departures import departures_at
+    from autodeploy.decide.rows import levels_of
+
+    near = candidates.take(candidates.score <= NEAR_BEST * candidates.score.min(initial=np.inf))
+    raised = near.score * (1.0 + DEPARTURE_FRAC * departures_at(levels_of(near.batch)))
+    numbered = replace(near, score=raised, step_s=np.arange(len(near), dtype=np.float64))
+    return near.take(best_of_groups(numbered, variants=1, groups=SAFE_GROUPS).step_s.astype(np.intp))
 
 
 def best_of_sizes(candidates: Candidates) -> Candidates:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import Candidates, objective, price
 from autodeploy.search.request import Evaluate, SearchRequest, SimulateBatch
 from autodeploy.search.space import Space
 from cost_models.strategies import F64, Bool, StrategyBatch
 
 Valid = Callable[[SearchRequest, StrategyBatch], Bool]
+Decide = Callable[[SearchRequest, Candidates], Decision]
 Balanced = Callable[[SearchRequest, StrategyBatch], StrategyBatch | None]  # one strategy with its layers balanced
 
 
@@ -25,6 +27,7 @@ class Twin:
     valid: Valid
     refiner: SimulateBatch | None = None
     balanced: Balanced | None = None
+    decide: Decide | None = None  # the error model over the leaders; None: the order is that of the predictions
 
     def screened(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
         """Closed-form price."""

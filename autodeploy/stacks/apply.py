@@ -147,22 +147,31 @@ def _check_kernel(kernel: str, hardware: HardwareProfile) -> None:
         raise InputError("attention_kernel", kernel, f"one that {hardware.name} runs: auto, {', '.join(runs)}")
 
 
+NVFP4_COPIES_BYTES = 2 * (0.5 + 1 / 16)
+
+
 def number_formats(stated: Mapping[str, Any], precision: str) -> dict[str, Any]:
     """Bytes of weights, gradients and optimizer state.
 
-    16-bit weights 2 B. 8- and 4-bit recipes keep a row- and a column-wise fp8 copy: instead of the bf16 weight where
-    parameters are gathered in fp8 or by FSDP, else beside it (Transformer Engine caches both over a step's micro-batches).
+    Weights 2 B. 8- and 4-bit recipes keep a row- and a column-wise copy: instead of the bf16 weight where parameters are
+    gathered in fp8 or by FSDP, else beside it (Transformer Engine caches both over a step's micro-batches). NVFP4's two copies
+    take half a byte each and a scale of one byte per 16. MXFP8 weights are gathered in 16 bit all the same (Megatron-LM,
+    reuse_grad_buf_for_mxfp8_param_ag).
     """
     value = _reader(stated)
     eight_bit = precision not in SIXTEEN_BIT
     grad = GRADIENT_DTYPES[value("grad_dtype")]
     reduce = value("grad_reduce_dtype")
+    narrow_gather = eight_bit and (
+        value("fp8_gather") or (value("fp8_param_gather") and precision in ("fp8", "fp8_block"))
+    )
     alone = not eight_bit or value("fp8_param_gather") or value("fp8_gather") or value("fsdp")
     return {
-        "weight_bytes": 2.0 if alone else 4.0,
+        "weight_bytes": 2.0,
+        "cached_weight_bytes": 0.0 if alone else NVFP4_COPIES_BYTES if precision == "nvfp4" else 2.0,
         "grad_bytes": grad,
         "grad_reduce_bytes": GRADIENT_DTYPES.get(reduce, grad),
-        "gather_bytes": 1.0 if eight_bit and value("fp8_gather") else 0.0,
+        "gather_bytes": 1.0 if narrow_gather else 0.0,
         "optimizer_bytes": MASTER_DTYPES[value("master_dtype")]
         + MOMENTS[value("optimizer")] * MOMENT_DTYPES[value("moment_dtype")],
         # whole gradients in fp32 need no second copy beside the optimizer

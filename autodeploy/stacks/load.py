@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 # Today's release of each program: what `--stack` is where it is not given.
 DEFAULTS = {
     "megatron": "megatron-core-2026",
-    "megatron-bridge": "megatron-bridge-26",
+    "megatron-bridge": "megatron-bridge-26.06",
     "mindspeed": "mindspeed-llm-2",
     "torchtitan": "torchtitan-2025",
 }

@@ -162,10 +162,19 @@ FEATURE_RULES = (
         backends=MEGATRON,
     ),
     Rule(
+        name="megatron-overlap-fsdp",
+        text="Megatron's EP overlap runs with Megatron-FSDP (ZeRO-2 and 3) at PP1 only: with chunks it asserts that there is none",
+        remedy="use ZeRO1 or PP1, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.zero_stage >= 2) & (c.batch.pp > 1),
+        backends=MEGATRON,
+    ),
+    Rule(
         name="megatron-overlap-mtp",
-        text="Megatron's EP overlap takes at most one MTP module",
-        remedy="drop ep-overlap",
-        broken=lambda c: c.batch.ep_overlap & (c.model.mtp_modules > 1),
+        text="Megatron's EP overlap takes at most one MTP module, and that with PP above 1",
+        remedy="drop ep-overlap, or raise PP",
+        broken=lambda c: (
+            c.batch.ep_overlap & ((c.model.mtp_modules > 1) | ((c.model.mtp_modules > 0) & (c.batch.pp == 1)))
+        ),
         backends=MEGATRON,
     ),
     Rule(

@@ -3,7 +3,8 @@
 Sources: MindSpeed mindspeed/features_manager (moe/fb_overlap.py, pipeline_parallel/dualpipev_feature.py,
 pipeline_parallel/pipeline_model_parallel_layout_feature.py, memory/swap_attention.py, optimizer/swap_optimizer_feature.py),
 MindSpeed-LLM mindspeed_llm/features_manager (pipeline_parallel/num_layer_list.py, context_parallel/context_parallel_feature.py):
-their ``validate_args`` and ``post_validate_args``.
+their ``validate_args`` and ``post_validate_args``. FSDP: MindSpeed docs/zh/features/custom_fsdp.md, fsdp2.md, and
+core/transformer/moe/moe_feature/fb_overlap/no_pipelining_schedules.py.
 """
 
 from __future__ import annotations
@@ -79,6 +80,14 @@ MINDSPEED_RULES = (
         text="MindSpeed's fb-overlap excludes swap-attention",
         remedy="recompute instead of swapping, or drop ep-overlap",
         broken=lambda c: c.batch.ep_overlap & (c.batch.swap_frac > 0),
+        backends=MINDSPEED,
+    ),
+    Rule(
+        name="fb-overlap-fsdp",
+        text="MindSpeed's fb-overlap calls the parts of a layer itself, past the hooks by which custom FSDP gathers them, and "
+        "torch FSDP2 excludes EP: no ZeRO-2 or 3 with it",
+        remedy="use ZeRO1, or drop ep-overlap",
+        broken=lambda c: c.batch.ep_overlap & (c.batch.zero_stage >= 2),
         backends=MINDSPEED,
     ),
     Rule(

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from autodeploy.errors import InputError
 
@@ -53,13 +53,29 @@ def open_storage(url: str | None) -> optuna.storages.BaseStorage:
             return _journal(Path(url.removeprefix("journal:")))
         if url.startswith("grpc://"):
             return _grpc(url)
-        return retried(
+        storage = retried(
             lambda: optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_S, grace_period=4 * HEARTBEAT_S)
         )
+        if url.startswith("sqlite:"):
+            _write_ahead(storage)
+        return storage
     except InputError:
         raise
     except Exception as error:  # SQLAlchemy's and the driver's own types; none of them is ours to import
         raise InputError("--storage", without_password(url), ALLOWED, told(error)) from error
+
+
+def _write_ahead(storage: optuna.storages.RDBStorage) -> None:
+    """SQLite with a write-ahead log: it does not wait for the disk at each of a trial's twenty writes. A kill loses
+    nothing, a power cut may lose the last trials."""
+    from sqlalchemy import event
+
+    @event.listens_for(storage.engine, "connect")
+    def settle(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    storage.engine.dispose()  # what is open already does not know it
 
 
 def told(error: BaseException) -> str:

@@ -61,7 +61,13 @@ def _add_mixing(ops: LayerOps, a: Attention, model: ModelSpec, workload: Workloa
     ops.add(
         Saved(name="latents", size_bytes=2 * BF16 * latents, modules=FULL, swappable=True),
         Saved(name="q", size_bytes=BF16 * tokens * columns, modules=MLA_UP, swappable=True),
-        Saved(name="attention_out_input", size_bytes=BF16 * tokens * columns, modules=FULL, swappable=True),
+        Saved(
+            name="attention_out_input",
+            size_bytes=BF16 * tokens * columns,
+            modules=FULL,
+            swappable=True,
+            role="input too",
+        ),
         Saved(name="out_down", size_bytes=BF16 * tokens * a.o_groups * a.o_lora_rank / core.tp, modules=FULL),
     )
 

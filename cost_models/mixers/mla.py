@@ -74,7 +74,13 @@ def _add_mixing(ops: LayerOps, a: Attention, model: ModelSpec, workload: Workloa
         Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP, swappable=True),
         Saved(name="k", size_bytes=BF16 * tokens * q_cols, modules=MLA_UP, swappable=True),
         Saved(name="v", size_bytes=BF16 * tokens * out_depth, modules=MLA_UP, swappable=True),
-        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL, swappable=True),
+        Saved(
+            name="attention_out_input",
+            size_bytes=BF16 * tokens * out_depth,
+            modules=FULL,
+            swappable=True,
+            role="input too",
+        ),
     )
 
 

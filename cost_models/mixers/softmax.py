@@ -58,7 +58,13 @@ def _add_mixing(ops: LayerOps, a: Attention, model: ModelSpec, workload: Workloa
     ops.add(
         Saved(name="q", size_bytes=BF16 * tokens * q_cols, modules=FULL, swappable=True),
         Saved(name="kv", size_bytes=BF16 * tokens * kv_cols, modules=FULL, swappable=True),
-        Saved(name="attention_out_input", size_bytes=BF16 * tokens * out_depth, modules=FULL, swappable=True),
+        Saved(
+            name="attention_out_input",
+            size_bytes=BF16 * tokens * out_depth,
+            modules=FULL,
+            swappable=True,
+            role="input too",
+        ),
     )
     if a.output_gate:
         ops.add(Saved(name="output_gate", size_bytes=2 * BF16 * tokens * out_depth, modules=FULL))

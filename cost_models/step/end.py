@@ -16,6 +16,7 @@ from cost_models.strategies import DISPATCHER_CODE, F64, SCHEDULE_CODE, Bool, St
 
 BUCKET_BYTES = 160e6  # Megatron's default bucket: 40M parameters of 4 bytes (max(40M, 1M x dp) elements)
 UNFUSED_ADAM_BYTES = 96.0  # per parameter
+HOST_ADAM_BYTES = 30.0  # per parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,10 +83,9 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
     # The reduction uses the links that expert communication and P2P leave free.
     free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
     free_forward = np.maximum(load.forward_s - load.busy_link_forward_s, 0.0)
-    room_back, room_forward = free_back * (1.0 - 1.0 / buckets), free_forward * (1.0 - 1.0 / buckets)
     hidden = overlaps_grad_reduce(batch, stack)[:, None]
-    exposed_reduce = np.where(hidden, np.maximum(reduce_s - room_back, reduce_s / buckets), reduce_s)
-    exposed_gather = np.maximum(gather_s - room_forward, gather_s / buckets) if stack.overlap_param_gather else gather_s
+    exposed_reduce = np.where(hidden, exposed_s(reduce_s, free_back, buckets, group), reduce_s)
+    exposed_gather = exposed_s(gather_s, free_forward, buckets, group) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
     return StepEnd(
         grad_reduce_s=reduce_s,
@@ -95,6 +95,21 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
         optimizer_s=optimizer_s(dense, expert, batch, group.case),
         embedding_reduce_s=_tied_embedding_s(batch, group.case),
     )
+
+
+def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedGroup) -> F64:
+    """Of ``wire_s`` [N, P], what outlasts the computing of one micro-batch through all chunks that it runs under, [N, P].
+
+    Buckets are reduced as their layers' last backward ends (gathered as their first forward begins): the last bucket is
+    exposed. Interleaved, a rank works on ``p`` micro-batches of a chunk before the next, so that all chunks but the last one
+    have those to hide under, and the last one, of ``1 / v`` of the bytes, its own pass through one micro-batch.
+    """
+    chunks = float(group.layout.vpp) if group.schedule.name == "interleaved" else 1.0
+    own = computing_s / chunks * (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0))
+    passes = np.minimum(group.micro_batch_group, group.micro_batches).astype(float)[:, None]
+    ahead = computing_s * passes * (chunks - 1.0) / chunks
+    last = np.maximum(wire_s / chunks - own, wire_s / np.maximum(buckets, chunks))
+    return np.asarray(np.maximum(wire_s - ahead - own, last))
 
 
 def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
@@ -144,7 +159,7 @@ def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case
         reduce_s += either.column().seconds(count * workload.grad_reduce_bytes)
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
-        gather_s += on.column().seconds(count * workload.weight_bytes)
+        gather_s += on.column().seconds(count * (workload.gather_bytes or workload.weight_bytes))
     return reduce_s, gather_s
 
 
@@ -154,9 +169,9 @@ def terms(ring: RingTerms) -> tuple[F64, F64, F64]:
 
 def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> F64:
     """Adam reads and writes its state, reads the gradient twice (norm, update), writes the weight; the gradient buffer is
-    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound; an offloaded share travels over the host
-    link instead. Unfused in torch, Adam is a chain of passes over fp32 tensors: decay 8 B, first moment 12, second 24, root
-    and bias corrections 24, update 16, norm and clipping 12."""
+    zeroed whole, unless gradients are sharded too (they are freed). Memory-bound. Unfused in torch, Adam is a chain of
+    passes over fp32 tensors: decay 8 B, first moment 12, second 24, root and bias corrections 24, update 16, norm and
+    clipping 12. An offloaded share: see ``_offloaded_s``."""
     hardware, workload = case.hardware, case.workload
     shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)[:, None]
     expert_shards = np.where(batch.zero_stage >= 1, batch.expert_dp, 1).astype(float)[:, None]
@@ -168,8 +183,21 @@ def optimizer_s(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> F6
     buffers = np.where(shards_each_use(batch, workload)[:, None], local, dense + expert)
     zeroing = buffers * workload.grad_bytes / bandwidth
     offload = batch.offload_frac[:, None]
-    host = offload * local * (workload.grad_bytes + workload.weight_bytes) / hardware.overheads.host_link_bytes_per_s
-    return (1.0 - offload) * local * touched / bandwidth + zeroing + host
+    return (1.0 - offload) * local * touched / bandwidth + zeroing + offload * local * _offloaded_s(case)
+
+
+def _offloaded_s(case: Case) -> float:
+    """Seconds per parameter whose optimizer state lives on the host.
+
+    Stepped on the host: the gradient comes, Adam reads weight, gradient and moments (16 B) and writes weight, moments (12 B)
+    and the 16-bit weight (2 B) in the host's memory, which goes back. Stepped on the card: the state comes and goes, both
+    directions at once.
+    """
+    hardware, workload = case.hardware, case.workload
+    if not workload.stack.host_adam:
+        return workload.optimizer_bytes / hardware.host_swap_bytes_per_s
+    copies = (workload.grad_bytes + workload.weight_bytes) / hardware.host_copy_bytes_per_s
+    return copies + HOST_ADAM_BYTES / hardware.host_adam_rate_bytes_per_s
 
 
 def _tied_embedding_s(batch: StrategyBatch, case: Case) -> F64:

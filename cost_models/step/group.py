@@ -93,7 +93,14 @@ def micro_batch_groups(batch: StrategyBatch) -> I64:
 
 def shards_each_use(batch: StrategyBatch, workload: Workload) -> Bool:
     """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
-    return (batch.zero_stage >= 3) | ((batch.zero_stage == 2) & workload.stack.fsdp)
+    sharded = (batch.zero_stage >= 3) | ((batch.zero_stage == 2) & workload.stack.fsdp)
+    return sharded & ~keeps_whole(batch, workload)
+
+
+def keeps_whole(batch: StrategyBatch, workload: Workload) -> Bool:
+    """Strategies that gather their parameters once a step and keep them, with whole gradients, over the micro-batches of a
+    pipeline: FSDP2 under PP neither reshards after the forward nor reduces before the last backward, [N]."""
+    return (batch.pp > 1) & workload.stack.fsdp_whole_under_pp
 
 
 def closed_form_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> Iterator[PricedGroup]:

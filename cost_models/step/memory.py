@@ -11,9 +11,10 @@ import numpy as np
 
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.step.group import PricedGroup, rank_of_stage
+from cost_models.step.group import PricedGroup, keeps_whole, rank_of_stage
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
+BF16 = 2.0  # bytes
 CAUSES = (
     "weights", "gradients", "optimizer", "activations", "logits", "transient", "communication_buffers", "reserved_overhead",
 )  # fmt: skip
@@ -50,17 +51,31 @@ def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Worklo
     expert_shards = batch.expert_dp.astype(float)[:, None]
     zero = batch.zero_stage[:, None]
     copies = WEIGHT_COPIES[batch.schedule][:, None]
+    # Fed from both ends, a rank holds its own stage and its mirror's.
+    dense, expert = (np.where(copies > 1, (held + held[:, ::-1]) / 2, held) for held in (dense, expert))
+    whole = keeps_whole(batch, workload)[:, None]
+    cached = np.where(batch.micro_batches(workload.global_batch) > 1, workload.cached_weight_bytes, 0.0)[:, None]
 
-    def held(stage: int, size: float) -> F64:
-        sharded = zero >= stage
+    kept = BF16 if workload.stack.narrow_gradients_kept and workload.grad_bytes > BF16 else 0.0
+
+    def held(stage: int, size: F64 | float) -> F64:
+        sharded = (zero >= stage) & ~(whole & (stage > 1))
         return size * (dense / np.where(sharded, shards, 1.0) + expert / np.where(sharded, expert_shards, 1.0))
 
     on_card = (1.0 - batch.offload_frac)[:, None]
     return {
-        "weights": held(3, workload.weight_bytes) * copies,
-        "gradients": held(2, workload.grad_bytes) * copies,
-        "optimizer": held(1, workload.optimizer_bytes + workload.master_grad_bytes) * on_card,
+        "weights": held(3, workload.weight_bytes + cached) * copies,
+        "gradients": held(2, workload.grad_bytes + kept) * copies,
+        "optimizer": held(1, workload.optimizer_bytes + np.where(zero >= 1, workload.master_grad_bytes, 0.0)) * on_card,
     }
+
+
+def both_ends_bytes(saved_stage: F64) -> F64:
+    """Saved bytes of a micro-batch in flight on a rank that holds stage r and its mirror's, [N, P]: of p + 1 in flight p - r
+    are at stage r, and r + 1 came from the other end."""
+    p = saved_stage.shape[1]
+    mirror = (np.arange(p) + 1.0) / (p + 1.0)
+    return saved_stage * (1.0 - mirror) + saved_stage[:, ::-1] * mirror
 
 
 def in_flight_by_chunk(total: F64, group: I64, vpp: int) -> F64:

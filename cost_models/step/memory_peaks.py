@@ -53,7 +53,9 @@ def step_memory(costs: StageCosts, group: PricedGroup) -> StepMemory:
         else mem.in_flight_by_chunk(chunks, group.micro_batch_group, layout.vpp)
     )
     causes = mem.static_bytes(dense, expert, batch, workload)
-    causes["activations"] = mem.activation_bytes(costs.saved_bytes - costs.swapped_bytes, held, layout, v_shaped)
+    saved = costs.saved_bytes - costs.swapped_bytes
+    saved = mem.both_ends_bytes(saved) if group.schedule.weight_copies > 1 else saved
+    causes["activations"] = mem.activation_bytes(saved, held, layout, v_shaped)
     losses = group.by_rank((layout.counts[:, HEAD] > 0).astype(float)[None])
     head_saved = group.table.prices.saved_bytes[group.table.point, group.table.mask][:, HEAD, None] * losses
     one = group.by_rank(costs.saved_bytes) / layout.vpp
@@ -123,7 +125,9 @@ def workspace(group: PricedGroup) -> Workspace:
         layer=layer,
         embedding=np.where(on_embedding, BF16 * vocabulary, 0.0),
         step=step,
-        kept=cached + (LIBRARY_WORKSPACE_BYTES if workload.stack.transformer_engine else 0.0),
+        kept=cached
+        + (LIBRARY_WORKSPACE_BYTES if workload.stack.transformer_engine else 0.0)
+        + workload.stack.bucket_elements * (workload.grad_reduce_bytes + BF16),
     )
 
 

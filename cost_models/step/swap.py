@@ -17,7 +17,10 @@ from cost_models.step.stages import StageCosts, Taken
 
 def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
     """Lengthens a stage to the time its swapped share needs on the host link, where computing does not cover it."""
-    link_s = costs.swapped_bytes / group.case.hardware.overheads.host_link_bytes_per_s
+    hardware = group.case.hardware
+    # In a pipeline one micro-batch leaves while another comes back; without one, forward and backward take turns.
+    rate = hardware.host_swap_bytes_per_s if group.layout.pp > 1 else hardware.host_copy_bytes_per_s
+    link_s = costs.swapped_bytes / rate
     after = replace(
         costs,
         forward_s=np.maximum(costs.forward_s, link_s),

@@ -173,7 +173,7 @@ def test_bad_baselines(tmp_path, text):
     with pytest.raises(InputError, match="--baseline"):
         gates.read_baseline(file)
     file.write_text(text)
-    with pytest.raises(InputError, match="--baseline"):
+    with pytest.raises(InputError, match="baseline"):
         gates.read_baseline(file)
 
 

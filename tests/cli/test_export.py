@@ -40,8 +40,17 @@ def test_a_launch_file_says_what_a_model_does_not(capsys: pytest.CaptureFixture[
     assert ran.code == 2 and "STRATEGY" in ran.err and "launch script" in ran.err
     ran = run(capsys, "estimate", "llama-3-8b", "TP8", "--hardware", "h100-sxm")
     assert ran.code == 2 and "--devices" in ran.err
-    ran = run(capsys, "estimate", "llama-3-8b", "TP8", "--hardware", "h100-sxm", "--devices", "8", "--vocab-size", "9")
+    ran = run(capsys, "estimate", "llama-3-8b", "TP8", "--hardware", "h100-sxm", "--devices", "8", "--vocab-size", "0")
     assert ran.code == 2 and "--vocab-size" in ran.err
+
+
+def test_another_vocabulary_is_priced(capsys: pytest.CaptureFixture[str]) -> None:
+    """Four times the rows of embedding and head: more memory, more time, more parameters by 2 x 3 x 128256 x 4096."""
+    argv = ["estimate", "llama-3-8b", "TP8", "--hardware", "h100-sxm", "--devices", "8", "--format", "json"]
+    plain, wide = (run(capsys, *argv, *more).json for more in ([], ["--vocab-size", str(4 * 128256)]))
+    assert wide["model"]["parameters"] - plain["model"]["parameters"] == 2 * 3 * 128256 * 4096
+    for key in ("step_time_s", "peak_memory_gib"):
+        assert wide["estimate"][key] > plain["estimate"][key]
 
 
 @pytest.mark.parametrize(

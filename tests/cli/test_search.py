@@ -96,13 +96,39 @@ def test_json_has_every_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_rows_are_groups_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = search(capsys, "--format", "json", *FAST).json["ranked"]
+    rows = search(capsys, "--format", "json", "--rank-by", "predicted", *FAST).json["ranked"]
     keys = [tuple(row[k] for k in ("tp", "pp", "vpp", "ep", "etp", "cp")) for row in rows]
     assert len(set(keys)) == len(keys)
     assert [row["step_time_s"] for row in rows] == sorted(row["step_time_s"] for row in rows)
-    ungrouped = search(capsys, "--format", "json", "--all-variants", *FAST).json["ranked"]
+    assert [row["predicted_rank"] for row in rows] == [*range(1, len(rows) + 1)]
+    ungrouped = search(capsys, "--format", "json", "--all-variants", "--rank-by", "predicted", *FAST).json["ranked"]
     assert ungrouped[0]["strategy"] == rows[0]["strategy"]
     assert ungrouped[-1]["step_time_s"] <= rows[-1]["step_time_s"]
+
+
+def test_the_default_order_is_that_of_the_decision(capsys: pytest.CaptureFixture[str]) -> None:
+    document = search(capsys, "--format", "json", *FAST).json
+    rows, decision = document["ranked"], document["decision"]
+    likely = [row["fit_probability"] >= 0.9 for row in rows]
+    assert likely == sorted(likely, reverse=True)
+    tied = [row["rank"] for row in rows if row["tie"]]
+    assert tied == decision["tied_rows"] == [*range(1, len(tied) + 1)]
+    away = [row["departures"] for row in rows if row["tie"]]
+    assert away == sorted(away)
+    expected = [row["expected_step_time_s"] for row in rows if row["fit_probability"] >= 0.9]
+    assert expected[decision["fastest"] - 1] == min(expected)
+    after = expected[len(tied) :]
+    assert after == sorted(after)
+    assert sum(row["best_probability"] for row in rows) <= 1 + 1e-9
+    assert str(decision["tied_rows"][0]) in decision["advice"] and all(row["evidence"] for row in rows)
+
+
+def test_rows_at_the_edge_of_memory_are_ranked_and_said_to_be_unlikely(capsys: pytest.CaptureFixture[str]) -> None:
+    least = search(capsys, "--format", "json", "--objective", "memory", *FAST).json["ranked"][0]["peak_memory_gib"]
+    tight = search(capsys, "--format", "json", "--memory-cap", str(1.01 * least), *FAST)
+    assert tight.code == 0 and tight.json["ranked"]  # by point prediction they fit
+    assert all(row["fit_probability"] < 0.9 and not row["tie"] for row in tight.json["ranked"])
+    assert tight.json["decision"]["fastest"] is None and "No row fits" in tight.json["decision"]["advice"]
 
 
 def test_the_printed_strategy_is_the_estimated_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +151,7 @@ def test_the_table_fits_100_columns(capsys: pytest.CaptureFixture[str], case: st
     )  # fmt: skip
     assert ran.code in (0, 3)
     assert max(len(line) for line in ran.out.splitlines()) <= 100
-    for word in ("step s", "MFU", "bubble", "GiB", "binds", "differs") if ran.code == 0 else ("No plan",):
+    for word in ("step s", "fits", "best", "GiB", "runs", "differs") if ran.code == 0 else ("No plan",):
         assert word in ran.out
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autodeploy.errors import InputError
-from autodeploy.files import csv_rows, guarded, load_arrays, parse_json, parse_yaml, read_text
+from autodeploy.files import csv_rows, guarded, load_arrays, numbers, parse_json, parse_yaml, read_text
 from autodeploy.files.guard import BROKEN
 from autodeploy.hardware import load_hardware
 from autodeploy.hardware.library import profiles_folder
@@ -142,8 +142,14 @@ def test_broken_arrays(tmp_path: Path) -> None:
     for name, data in broken.items():
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=f"{name} = .*must be an npz") as told:
-            load_arrays(tmp_path / name, "an npz")
+            numbers(load_arrays(tmp_path / name, "an npz"), "loads", tmp_path / name, "an npz")
         assert "allow_pickle" not in str(told.value)
+
+
+def test_other_arrays_may_stand_beside_the_numbers(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", loads=np.ones((2, 2)), domains=np.array(["a", "b"]))
+    arrays = load_arrays(tmp_path / "x.npz", "an npz")
+    assert numbers(arrays, "loads", tmp_path / "x.npz", "an npz").sum() == 4
 
 
 def test_an_archive_that_unpacks_to_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,11 +142,13 @@ CASES = (
                                                                "transformer_engine": False}),
     ("deepseek-v3", "TP2/PP4/EP16/hierarchical-dedup", "h100-sxm", 128, "bf16", {"overlap_grad_reduce": False}),
     ("qwen3-30b-a3b", "EP8", "b200", 8, "mxfp8", {"cuda_graphs": True}),
+    ("llama-3-8b", "TP2/PP2/ZeRO3", "h100-sxm", 32, "bf16", {"fsdp": True}),
+    ("llama-3-8b", "TP2/offload1/swap1", "h100-sxm", 16, "bf16", {}),
     ("deepseek-v3", "TP2/PP4/VPP4/EP16/ep-overlap", "h100-sxm", 128, "bf16", {}),
 )  # fmt: skip
 OTHERS = {
     "attention_kernel": ("unfused", "flash2", *KERNEL_SETS), "grad_reduce_dtype": ("bf16", "fp32"),
-    "loss_bytes_per_logit": (30.0,), "moe_capacity_factor": (2.0,), "host_cost_factor": (9.0,),
+    "loss_bytes_per_logit": (30.0,), "bucket_elements": (5e8,), "moe_capacity_factor": (2.0,), "host_cost_factor": (9.0,),
     "hierarchical_chunks": (12,), "routing": ("forced-balance",),
 }  # fmt: skip
 

@@ -135,6 +135,9 @@ EXAMPLES: dict[str, Example] = {
         model=QWEN, breaks="PP4/VPP2/EP4/DP4/ep-overlap/selective(moe)",
         passes="PP4/VPP2/EP4/DP4/ep-overlap/selective(moe_act)",
     ),
+    "megatron-overlap-fsdp": Example(
+        model=QWEN, breaks="PP4/VPP2/EP4/DP4/ZeRO3/ep-overlap", passes="PP1/EP4/DP4/ZeRO3/ep-overlap",
+    ),
     "megatron-overlap-mtp": Example(
         model=TWO_MTP, breaks="PP4/VPP2/EP4/DP4/ep-overlap", passes="PP4/VPP2/EP4/DP4",
     ),
@@ -148,6 +151,9 @@ EXAMPLES: dict[str, Example] = {
     "fb-overlap-swap": Example(
         model=PANGU, backend="mindspeed", breaks="TP8/PP2/VPP2/EP32/DP8/swap1/ep-overlap",
         passes="TP8/PP2/VPP2/EP32/DP8/swap1",
+    ),
+    "fb-overlap-fsdp": Example(
+        model=QWEN, backend="mindspeed", breaks="PP1/EP4/DP4/ZeRO3/ep-overlap", passes="PP1/EP4/DP4/ep-overlap",
     ),
     "fb-overlap-etp": Example(
         model=PANGU, backend="mindspeed", breaks="TP8/PP2/VPP2/EP8/ETP2/DP8/ep-overlap",

@@ -23,8 +23,13 @@ from tests.search import fakes
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"journal:{tmp_path}/study.journal"
+
+
 @pytest.fixture(params=["sqlite:///{}/study.sqlite", "journal:{}/study.journal"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
@@ -106,7 +111,8 @@ def test_a_study_alone_has_a_journal_of_its_own(tmp_path: Path, monkeypatch: pyt
     assert len(held(default_storage("my study"), "my study")) == 4
 
 
-def test_a_storage_alone_finds_its_study_again(url: str) -> None:
+def test_a_storage_alone_finds_its_study_again(either: str) -> None:
+    url = either
     for expected in (4, 8):
         result = run(method="random", trials=4, storage=url)
         assert result.refined == 4
@@ -173,8 +179,9 @@ def worker(url: str, trials: int, seed: int) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_two_first_starts_and_a_kill_lose_nothing(url: str) -> None:
+def test_two_first_starts_and_a_kill_lose_nothing(either: str) -> None:
     """Two workers begin one new study at once; one is killed at work; the next run takes up what it held."""
+    url = either
     victim, other = worker(url, 400, 1), worker(url, 24, 2)
     assert victim.stdout is not None
     for _ in range(2):

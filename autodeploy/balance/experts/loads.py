@@ -14,7 +14,7 @@ import numpy as np
 from autodeploy.balance.experts.placement import F64, I64, Placement
 from autodeploy.balance.experts.validate import check_loads
 from autodeploy.errors import InputError
-from autodeploy.files import csv_rows, guarded, load_arrays, parse_json, read_text
+from autodeploy.files import csv_rows, guarded, load_arrays, numbers, parse_json, read_text
 
 LARGEST_BYTES = 2**30  # a long history in text
 MOST_CELLS = 2**28  # steps x layers x experts: 2 GiB of loads
@@ -60,9 +60,7 @@ def _guess(path: Path) -> str:
 def _read_npz(path: Path) -> F64:
     allowed = "an npz with an array named loads [steps, layers, experts]"
     arrays = load_arrays(path, allowed)
-    if "loads" not in arrays:
-        raise InputError("input", sorted(arrays), allowed)
-    return arrays["loads"]
+    return numbers(arrays, "loads", path, allowed)
 
 
 def _read_csv(path: Path) -> F64:
@@ -131,9 +129,7 @@ def read_choices(path: str | Path, experts: int) -> I64:
     """Expert ids chosen by each token [T, L, tokens, top-k], from an npz with an array ``choices``."""
     allowed = "an npz with an array named choices [steps, layers, tokens, k]"
     arrays = load_arrays(Path(path), allowed)
-    if "choices" not in arrays or arrays["choices"].dtype.kind not in "iu":
-        raise InputError("choices", sorted(arrays), allowed)
-    choices = arrays["choices"].astype(np.int64)
+    choices = numbers(arrays, "choices", Path(path), allowed).astype(np.int64)
     if choices.ndim != 4 or choices.size == 0:
         raise InputError("choices", choices.shape, "an array [steps, layers, tokens, k]")
     if choices.min() < 0 or choices.max() >= experts:
@@ -152,7 +148,7 @@ def read_placement(path: str | Path, layers: int, experts: int, cards: int) -> P
     allowed = "a placement: equal numbers of expert ids on every card"
     with guarded(path, allowed):
         if path.suffix.lower() == ".npz":
-            slots = np.asarray(load_arrays(path, allowed)["placement"], dtype=np.int64)
+            slots = np.asarray(numbers(load_arrays(path, allowed), "placement", path, allowed), dtype=np.int64)
         else:
             data = parse_json(read_text(path, allowed), str(path))
             slots = np.array(data["placement"] if isinstance(data, dict) else data, dtype=np.int64)

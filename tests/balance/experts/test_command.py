@@ -107,3 +107,24 @@ def test_maps_are_written_and_records_read(tmp_path: Path, capsys: pytest.Captur
     assert written["physical_to_logical_map"] == [np.ravel(found["after"]["placement"]).tolist()]
     assert written["logical_replica_count"][0][0] == 2
     assert run(capsys, *command, "--map-format", "odd").code == 2
+
+
+def test_prices_cards_and_horizon_come_from_the_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The more of the step's tokens a history counts, the cheaper each: the plan is the same."""
+    job = ["mixtral-8x7b", "TP1/PP4/EP8", "--hardware", "h100-sxm", "--devices", "64", "--global-batch", "256"]
+    loads = np.random.default_rng(0).poisson(np.repeat([[900, 100, 50, 300, 20, 200, 80, 400]], 40, axis=0))[:, None]
+    found = []
+    for times in (1, 10):
+        np.savez(tmp_path / "loads.npz", loads=times * loads)
+        more = ["--input", str(tmp_path / "loads.npz"), "--slots", "16", "--format", "json"]
+        found.append(run(capsys, "balance", "experts", *job, "--seq-length", "4096", *more).json)
+    twin = found[0]["twin"]
+    assert (twin["nodes"], twin["cards_per_node"], found[0]["cards"]) == (1, 8, 8)
+    assert twin["bytes_per_expert"] == pytest.approx(
+        3 * 4096 * 14336 * (2 + 12 / 2)
+    )  # optimizer over 16 / 8 = 2 copies
+    assert found[0]["plan"]["horizon_steps"] == round(600 / twin["step_s"])
+    assert found[1]["twin"]["seconds_per_token"] == pytest.approx(twin["seconds_per_token"] / 10)
+    assert found[0]["after"]["placement"] == found[1]["after"]["placement"] and found[0]["plan"]["moves"]
+    refused = run(capsys, "balance", "experts", "mixtral-8x7b", "--input", str(tmp_path / "loads.npz"))
+    assert refused.code == 2 and "strategy" in refused.err

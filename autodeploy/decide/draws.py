@@ -1,0 +1,49 @@
+"""Draws of step times from a belief: a draw prices a step as the sum over causes of t exp(theta), not linearly.
+
+Axes: D draws, N rows, C causes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autodeploy.decide.belief import Belief, t_scales
+from cost_models.strategies import F64
+
+DRAWS = 2000
+
+
+def draw_step_s(belief: Belief, seed: int = 0, draws: int = DRAWS) -> F64:
+    """Seconds of a step, [D, N]. Antithetic in pairs, stratified in the scale; the median of a row is its expected time."""
+    rng = np.random.default_rng(seed)
+    causes = len(belief.rows.causes)
+    half = draws // 2
+    normal = rng.standard_normal((half, len(belief.mean))) @ _root(belief.scale * belief.covariance).T
+    normal = normal * np.resize(t_scales(belief.degrees), half)[:, None]
+    latent = belief.mean + np.concatenate([normal, -normal])
+    seconds = (np.exp(latent[:, :causes]) @ belief.rows.time_s.T) * np.exp(latent[:, causes:])
+    return np.asarray(seconds * (belief.expected_s / np.median(seconds, axis=0)))
+
+
+def _root(covariance: F64) -> F64:
+    """A square root that bears semi-definite matrices."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def faster_probability(draws_s: F64) -> F64:
+    """P(row i is faster than row j), [N, N]; a half on the diagonal."""
+    n = draws_s.shape[1]
+    found = np.empty((n, n))
+    columns = np.ascontiguousarray(draws_s.T)
+    for i in range(n):
+        found[i] = (columns[i] < columns).mean(axis=1)
+    return np.where(np.eye(n, dtype=bool), 0.5, found)
+
+
+def best_probability(draws_s: F64, fits: F64) -> F64:
+    """P(row i is the fastest of those that fit), [N]; ``fits`` [D, N] is 1 where the row fits in that draw."""
+    seconds = np.where(fits > 0, draws_s, np.inf)
+    any_fits = np.isfinite(seconds).any(axis=1)
+    first = np.argmin(seconds[any_fits], axis=1)
+    return np.bincount(first, minlength=draws_s.shape[1]) / len(draws_s)

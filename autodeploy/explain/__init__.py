@@ -1,0 +1,6 @@
+"""Why a strategy costs what it costs: what binds, what one step along each axis would change, two strategies compared."""
+
+from autodeploy.explain.compare import compare_document
+from autodeploy.explain.explain import explain_document
+
+__all__ = ["compare_document", "explain_document"]
