@@ -461,6 +461,9 @@ class Workload:
     optimizer_bytes: float = 12.0  # fp32 master + two moments
     master_grad_bytes: float = 0.0  # fp32 gradients kept with the optimizer state, sharded as it is (DeepSpeed ZeRO-1)
     peak_of_first_step: bool = False  # memory was read after one step: the optimizer's moments were not there before
+    lora_rank: int = (
+        0  # adapters of this rank beside every linear layer are trained, all else is frozen; 0: all is trained
+    )
     expert_imbalance: float = 1.0  # max/mean load of an expert rank
     imbalance_by_ep: bool = False  # expert_imbalance is the profile's figure, to be scaled by EP; see imbalance.py
     attention_mask: str = "causal"  # causal | full

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cost_models.adapters import with_adapter
 from cost_models.case import Case
 from cost_models.communication import all_to_all_s, dispatch_s, ring_s
 from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
@@ -60,6 +61,7 @@ class _Column:
     recompute: F64 = field(init=False)
     forward_kernels: F64 | float = 0.0
     backward_kernels: F64 | float = 0.0
+    again_kernels: F64 = field(init=False)  # [U, M] of the forward's, those that run again in the backward
     intra: F64 = field(init=False)
     inter: F64 = field(init=False)
 
@@ -67,6 +69,7 @@ class _Column:
         shape = (self.size, len(FAMILIES))
         self.forward, self.backward_input, self.backward_weight = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.recompute = np.zeros((self.size, len(self.masks), len(FAMILIES)))
+        self.again_kernels = np.zeros((self.size, len(self.masks)))
         self.intra, self.inter = np.zeros(self.size), np.zeros(self.size)
 
     def add(self, family: int, modules: int, price: Price) -> None:
@@ -76,6 +79,9 @@ class _Column:
         self.forward_kernels += price.forward_kernels
         self.backward_kernels += price.backward_kernels
         self.again(family, modules, price.forward_s)
+        for m, mask in enumerate(self.masks):
+            if mask & modules:
+                self.again_kernels[:, m] += price.forward_kernels
 
     def wait_for_host(
         self, issue: F64 | float, issue_back: F64 | float, drained: F64 | float, overlapped: Bool, blocking: bool
@@ -85,8 +91,7 @@ class _Column:
         apart = np.where(overlapped, 1.0, 0.0)  # communication that lies under another micro-batch covers nothing here
         busy = self.forward.sum(axis=1) - apart * self.forward[:, EP]
         back = self.backward_input.sum(axis=1) + self.backward_weight.sum(axis=1) - apart * self.backward_input[:, EP]
-        again = self.recompute.sum(axis=2)
-        share = again / np.maximum(self.forward.sum(axis=1), 1e-12)[:, None]
+        again = self.recompute.sum(axis=2) - apart[:, None] * self.recompute[:, :, EP]
 
         def waits(issue_s: F64 | float, busy_s: F64, least_s: F64 | float) -> F64 | float:
             if blocking:
@@ -94,6 +99,7 @@ class _Column:
             return np.maximum(np.maximum(issue_s - busy_s, 0.0), least_s)
 
         column = lambda value: np.broadcast_to(np.asarray(value, dtype=float), self.size)[:, None]  # noqa: E731
+        share = self.again_kernels / np.maximum(column(self.forward_kernels), 1e-12)
         self.recompute[:, :, host] += waits(column(issue) * share, again, column(drained) * share)
         self.forward[:, host] += waits(issue, busy, drained)
         self.backward_input[:, host] += waits(issue_back, back, 0.0)
@@ -166,6 +172,8 @@ def _price_column(
     dgrad_pool, wgrad_pool = np.zeros(core.size), np.zeros(core.size)
     for op in ops.computes:
         price = _price_compute(op, hardware, workload)
+        if workload.lora_rank:
+            price = with_adapter(op, price, workload.lora_rank, lambda each: _price_compute(each, hardware, workload))
         column.add(FAMILY_INDEX[op.family], op.modules, price)
         if isinstance(op, Gemm) and op.weight:
             dgrad_pool += price.backward_input_s
@@ -213,7 +221,7 @@ def _add_collectives(
                 backward = np.zeros_like(backward)
             else:
                 backward = backward * (1.0 - hidden_frac)
-        elif op.group == "cp":  # ring steps run under the attention of the block in hand
+        elif op.group == "cp" and op.op != "all_to_all":  # ring steps run under the attention of the block in hand
             steps = (core.cp - 1.0) / np.maximum(core.cp, 1.0)  # the last block in hand has none to wait for
             forward = _under(forward, steps * attention_s, overheads.overlap_slowdown_frac)
             backward = _under(backward, steps * attention_back_s, overheads.overlap_slowdown_frac)

@@ -23,7 +23,7 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,18 @@ from typing import Any
 import numpy as np
 import yaml
 
-from autodeploy.accuracy.loader import shipped_runs
+from autodeploy.accuracy.cases import build_cases
+from autodeploy.accuracy.loader import read_runs, shipped_runs
+from autodeploy.balance.data.lengths import read_lengths
+from autodeploy.balance.experts.loads import read_history
+from autodeploy.balance.layers.costs import read_items
+from autodeploy.calibrate.read import read_file
 from autodeploy.cli.app import main as command
+from autodeploy.hardware import load_hardware
 from autodeploy.hardware.library import profiles_folder
+from autodeploy.models import load_model
+from autodeploy.stacks import load_stack
+from cost_models.errors import ConfigError
 
 LONGEST_S = 10
 LARGEST_BYTES = 2 * 2**30
@@ -45,6 +54,9 @@ ODD: tuple[Any, ...] = (
     "../..", "/dev/zero",
     [], {}, [[]], [None], {"value": None}, {"a": {"a": {"a": 1}}}, [0] * 1000,
 )  # fmt: skip
+LAUNCH = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4
+ --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 16 --tensor-model-parallel-size 2
+ --bf16 --pipeline-model-parallel-size 2 --vocab-size 1000 --swiglu --recompute-granularity full --recompute-method uniform"""
 NON_FINITE = re.compile(r"(?<![\w\"])(NaN|-?Infinity)(?![\w\"])")
 
 
@@ -280,6 +292,20 @@ class Inputs:
             data = mutated_bytes(yaml.safe_dump(document).encode(), rng)
         return Case("stack", ["stacks", self.write("stack.yaml", data), "--format", "json"])
 
+    def launch(self, rng: random.Random) -> Case:
+        """A Megatron launch script, or a torchtitan job config, with wrong words or bytes."""
+        if rng.random() < 0.5:
+            words = LAUNCH.split()
+            for _ in range(rng.randint(1, 4)):
+                words[rng.randrange(len(words))] = str(rng.choice(ODD))[:6000]
+            text: bytes | str = "#!/bin/bash\n" + " ".join(words)
+            name = "run.sh"
+        else:
+            table = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 128\nlocal_batch_size = 1\n[parallelism]\n'
+            text, name = mutated_bytes((table + "tensor_parallel_degree = 2\n").encode(), rng), "job.toml"
+        flags = ["--hardware", "h100-sxm", "--devices", "8", "--format", "json"]
+        return Case("launch file", ["estimate", self.write(name, text), *flags])
+
     def flags(self, rng: random.Random) -> Case:
         number = rng.choice(
             ["-1", "0", "1", "9" * 25, "1e3", "nan", "inf", "", "x", "1..1000000000", "1,1,1", "8", str(2**62), "0.5"]
@@ -293,17 +319,19 @@ class Inputs:
         return Case("flags", argv + [word for pair in usual.items() for word in pair])
 
 
-KINDS: tuple[Callable[[Inputs, random.Random], Case], ...] = (
+Kind = Callable[[Inputs, random.Random], Case]
+KINDS: tuple[Kind, ...] = (
     Inputs.model_json, Inputs.model_yaml, Inputs.megatron, Inputs.hardware, Inputs.priced, Inputs.runs_csv, Inputs.measurements,
-    Inputs.loads, Inputs.lengths, Inputs.costs, Inputs.stack, Inputs.flags,
+    Inputs.loads, Inputs.lengths, Inputs.costs, Inputs.stack, Inputs.launch,
+    Inputs.flags,
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------- one input
 
 
-def run(argv: list[str]) -> tuple[str, str]:
+def run(case: Case, readers: bool) -> tuple[str, str]:
     """("", last line) if all is well, else (what is wrong, evidence)."""
-    out, err = io.StringIO(), io.StringIO()
+    argv, out, err = case.argv, io.StringIO(), io.StringIO()
 
     def stop(number: int, frame: object) -> None:
         raise TooLong
@@ -314,7 +342,7 @@ def run(argv: list[str]) -> tuple[str, str]:
     signal.alarm(12 * LONGEST_S)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = command(argv)
+            code = library(argv, case) if readers else command(argv)
     except TooLong:
         return "hang", f"over {LONGEST_S} s"
     except BaseException as error:  # noqa: BLE001  whatever reaches a user is what is looked for
@@ -335,8 +363,39 @@ def run(argv: list[str]) -> tuple[str, str]:
     return "", last
 
 
-def fuzz(seconds: float, seed: int, numbers: range, save: Path | None) -> int:
-    """Runs the inputs ``numbers`` of a seed, or as many as ``seconds`` allow; prints a summary; returns the number of failures."""
+def read_only(case: Case) -> None:
+    """The library's reader of the file alone: ten times as many inputs a second."""
+    path = Path(next(word for word in case.argv[1:] if word.startswith("/")))
+    if case.kind in ("config.json", "model YAML", "Megatron arguments"):
+        load_model(str(path)).parameters()
+    elif case.kind == "hardware YAML":
+        load_hardware(path)
+    elif case.kind == "reference runs":
+        build_cases(read_runs(path))
+    elif case.kind == "measurements":
+        read_file(path)
+    elif case.kind == "expert loads":
+        read_history(path)
+    elif case.kind == "lengths":
+        read_lengths(path)
+    elif case.kind == "layer costs":
+        read_items(path)
+    elif case.kind == "stack":
+        load_stack(str(path))
+
+
+def library(argv: list[str], case: Case) -> int:
+    """Exit code and one line on standard error, as the command line has them."""
+    try:
+        read_only(case)
+    except ConfigError as error:
+        print("autodeploy: error: " + " ".join(str(error).split()), file=sys.stderr)
+        return 2
+    return 0
+
+
+def fuzz(options: argparse.Namespace, kinds: Sequence[Kind]) -> int:
+    """Runs ``count`` inputs of a seed, or as many as ``seconds`` allow; prints a summary; returns the number of failures."""
     resource.setrlimit(
         resource.RLIMIT_AS, (2 * LARGEST_BYTES, 2 * LARGEST_BYTES)
     )  # address space, twice what may be used
@@ -344,23 +403,23 @@ def fuzz(seconds: float, seed: int, numbers: range, save: Path | None) -> int:
     slowest = (0.0, "")
     with tempfile.TemporaryDirectory() as folder:
         inputs = Inputs(Path(folder))
-        for number in numbers:
-            if time.monotonic() - begun >= seconds:
+        for number in range(options.first, options.first + options.count):
+            if time.monotonic() - begun >= options.seconds:
                 break
-            rng = random.Random(f"{seed}/{number}")
-            case = rng.choice(KINDS)(inputs, rng)
+            rng = random.Random(f"{options.seed}/{number}")
+            case = rng.choice(kinds)(inputs, rng)
             started = time.process_time()
-            wrong, evidence = run(case.argv)
-            slowest = max(slowest, (time.process_time() - started, f"{seed}/{number} {case.kind}"))
+            wrong, evidence = run(case, options.readers)
+            slowest = max(slowest, (time.process_time() - started, f"{options.seed}/{number} {case.kind}"))
             done[case.kind] += 1
             if wrong:
                 failures[(case.kind, re.sub(r"[0-9'\"/].*", "", evidence)[:90])] += 1
-                print(f"FAIL {seed}/{number} {case.kind}: {wrong}: {evidence}", file=sys.stderr)
-                if save is not None:
-                    _keep(save, f"{seed}-{number}", case)
+                print(f"FAIL {options.seed}/{number} {case.kind}: {wrong}: {evidence}", file=sys.stderr)
+                if options.save is not None:
+                    _keep(options.save, f"{options.seed}-{number}", case)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(
-        f"{sum(done.values())} inputs in {time.monotonic() - begun:.0f} s, seed {seed}: {sum(failures.values())} failures"
+        f"{sum(done.values())} inputs in {time.monotonic() - begun:.0f} s, seed {options.seed}: {sum(failures.values())} failures"
     )
     print(f"slowest {slowest[0]:.1f} CPU s ({slowest[1]}), peak memory {peak / 2**20:.0f} MiB")
     print("  ".join(f"{kind} {number}" for kind, number in sorted(done.items())))
@@ -388,10 +447,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--count", type=int, default=10**9, help="stop after so many inputs")
+    parser.add_argument(
+        "--kinds", default="", help=f"some of {', '.join(kind.__name__ for kind in KINDS)}; all if left out"
+    )
+    parser.add_argument("--readers", action="store_true", help="call the library's readers, not the command line")
     parser.add_argument("--save", type=Path, default=None, help="keep failing inputs in this folder")
     options = parser.parse_args()
-    numbers = range(options.first, options.first + options.count)
-    sys.exit(1 if fuzz(options.seconds, options.seed, numbers, options.save) else 0)
+    kinds = [kind for kind in KINDS if not options.kinds or kind.__name__ in options.kinds.split(",")]
+    if options.readers:  # what is no file alone, or is read by the whole price
+        kinds = [kind for kind in kinds if kind.__name__ not in ("flags", "priced", "launch")]
+    sys.exit(1 if fuzz(options, kinds) else 0)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,12 @@ A vocabulary that only the tokenizer knows is read from its folder where that is
 the same layers; `--vocab-size` says it. A script that starts FSDP2 from a YAML, and a DeepSpeed JSON by itself, say no
 model: they are refused in one line.
 
+## The whole on one page
+
+`autodeploy advise FILE --hardware H --export-dir DIR` says what the file's own setting costs, the three single changes that
+gain most, the decision of the search with its probabilities, the trials worth running, and writes their launch settings.
+`autodeploy.advise/1`: `now`, `single_changes`, `decision`, `trials` (entries of the search), `exported`.
+
 ## What binds, and what to try
 
 @1@
@@ -44,6 +50,14 @@ model: they are refused in one line.
 
 `autodeploy compare FILE B` takes A from a launch file; A and B may be launch files too. `autodeploy.compare/1`: `a`, `b`,
 `difference_s`, `causes` (they sum to the difference), `single_changes`.
+
+## A log against its prediction
+
+@4@
+
+The log needs the dump of its arguments and its iterations; timers (`--timing-log-level`) and the memory line are held
+against their causes where they are there. `autodeploy.diagnose/1`: `measured`, `estimate`, `gap_s`, `inside_band`,
+`explanations` (single suppositions, `explains_frac` of the gap), `changes`, `verdict`.
 
 ## Launch settings
 
@@ -72,6 +86,7 @@ COMMANDS = (
     "--seq-length 8192",
     "autodeploy export pangu-ultra-moe-718b TP8/PP16/VPP2/EP32/MBS2 --to mindspeed --devices 6144 --seq-length 8192 "
     "--global-batch 4608",
+    "autodeploy diagnose tests/data/launch/training.log --hardware h100-sxm",
 )
 
 

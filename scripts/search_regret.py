@@ -98,7 +98,13 @@ def request_of(problem: Problem) -> SearchRequest:
              "seq_length": 4096, "precision": "bf16"}  # fmt: skip
     loaded = load_case(CaseOptions(**{**blank, **given}))  # type: ignore[arg-type]
     return SearchRequest(
-        case=loaded.case, devices=(problem.devices,), backend=loaded.backend, axes=Axes.of(problem.axes), top=1, seed=0
+        case=loaded.case,
+        devices=(problem.devices,),
+        backend=loaded.backend,
+        axes=Axes.of(problem.axes),
+        top=1,
+        seed=0,
+        rank_by="predicted",
     )
 
 

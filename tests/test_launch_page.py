@@ -21,4 +21,4 @@ def test_a_command_of_the_page_runs(
     monkeypatch.chdir(ROOT)
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out
-    assert command.split()[1] in ("estimate", "explain", "compare", "export") and len(COMMANDS) == 4
+    assert command.split()[1] in ("estimate", "explain", "compare", "export", "diagnose") and len(COMMANDS) == 5

@@ -121,7 +121,15 @@ def _embedding_alone(text: str, layers: int, stages: int) -> Split:
     return Split((0, *[1] * (stages - 2), 0))
 
 
+def _even(text: str, layers: int, stages: int) -> Split:
+    """ "even", "uniform split", "evenly divided": equal stages, what does not divide one by one to the front."""
+    return even_split(layers, stages)
+
+
 PROSE: tuple[tuple[str, Callable[[str, int, int], Split]], ...] = (
+    (r"(?i)^(an? )?(even(ly)?|uniform(ly)?|equal(ly)?)\b(?!.*(uneven|except|but))", _even),
+    (r"(?i)^(layers )?(split |divided |distributed )(evenly|equally|uniformly)\b", _even),
+    (r"(?i)^(the same|same) (number|count) of layers (on|per|in) (each|every|all) stages?\b", _even),
     (r"^no-op slots", _no_op),
     (r"^layers per stage ", _listed),
     (r"^\d+( \d+)+$", _listed),

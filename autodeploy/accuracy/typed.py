@@ -52,9 +52,7 @@ class TypedRun:
     @property
     def like(self) -> Likeness:
         """What the run has in common with others, for the band that the command prints."""
-        case = self.settled
-        pp, devices = int(self.batch.pp[0]), int(self.batch.devices[0])
-        return likeness(case.model, case.hardware, case.workload.precision, self.stack, pp, devices)
+        return likeness(self.settled, self.stack, self.batch, 0)
 
 
 class Typist:

@@ -48,6 +48,8 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
     "estimate": Command(
         "autodeploy.cli.estimate", "estimate", "Price one strategy: time and memory by cause and rank."
     ),
+    "advise": Command("autodeploy.cli.advise", "advise", "From a launch file to what to run: one page."),
+    "diagnose": Command("autodeploy.cli.diagnose", "diagnose", "A training log against its prediction."),
     "explain": Command("autodeploy.cli.explain", "explain", "Why a strategy costs what it does."),
     "compare": Command("autodeploy.cli.compare", "compare", "Two strategies side by side."),
     "simulate": Command("autodeploy.cli.simulate", "simulate", "Replay one step event by event."),
@@ -140,6 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _fail("out of memory: ask for fewer cards, strategies or micro-batches")
     except OSError as error:  # standard output on a full disk
+        if error.filename is not None and error.errno not in FULL_DISK and not debug:
+            return _fail(f"{str(error.filename)[:200]!r}: {error.strerror}: must be a file or folder that can be used")
         if error.errno not in FULL_DISK or debug:
             return _internal(error, debug)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

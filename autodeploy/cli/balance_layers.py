@@ -19,10 +19,12 @@ from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.balance.layers.report import STAGE_COLUMNS, plan_to_dict, stage_rows
 from autodeploy.cli import options as opt
 from autodeploy.cli.balance_finals import finals_document, finals_text
+from autodeploy.cli.case import CaseOptions, OneStrategy
 from autodeploy.cli.output import check_format, check_writable, emit, render
 from autodeploy.errors import InputError
 
 GIB = 2**30
+Asked = tuple[CaseOptions, OneStrategy]
 
 
 def layers(
@@ -56,7 +58,6 @@ def layers(
 
     Item costs come from --costs, or the twin prices them: MODEL STRATEGY --hardware H --devices N.
     """
-    given = dict(locals())
     check_format(output_format)
     check_writable("--output", output)
     options = BalanceOptions(
@@ -67,23 +68,37 @@ def layers(
         memory_cap_bytes=memory_cap * GIB if memory_cap else float("inf"),
         before=parse(before) if before else (),
     )
-    if costs is not None and model is None:
+    asked: Asked | None = None
+    if costs is None or model is not None:
+        if costs is not None or pp != 1 or vpp != 1:
+            raise InputError("MODEL", model, "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
+        for name, value in (("model", model), ("hardware", hardware)):
+            if value is None:
+                raise InputError(name, None, "a --costs file, or MODEL STRATEGY --hardware H --devices N")
+        case = CaseOptions(
+            model=str(model), hardware=str(hardware), seq_length=seq_length, global_batch=global_batch,
+            precision=precision, backend=backend, imbalance=imbalance, memory_cap=None, tokens=None, price=None,
+            stack=stack, set=set,
+        )  # fmt: skip
+        asked = (case, OneStrategy(strategy=strategy, devices=devices))
+    if asked is None:
+        assert costs is not None
         text, feasible = run_layers(read_items(costs), pp, vpp, options, mtp_embedding_first, output_format)
     elif mtp_embedding_first:
-        items, pp, vpp, options = _priced(given, options)
+        items, pp, vpp, options = _priced(asked, options)
         text, feasible = run_layers(items, pp, vpp, options, True, output_format)
     else:
-        text, feasible = _simulated(given, options, output_format)
+        text, feasible = _simulated(asked, options, output_format)
     emit(text, output)
     if not feasible:
         raise typer.Exit(3)
 
 
-def _simulated(given: dict[str, Any], options: BalanceOptions, output_format: str) -> tuple[str, bool]:
+def _simulated(asked: Asked, options: BalanceOptions, output_format: str) -> tuple[str, bool]:
     """(rendered result, whether it fits) of MODEL STRATEGY: finalists scored by the simulator."""
     from autodeploy.replay.finalists import find_finals, variants_of
 
-    loaded, batch, options = _loaded(given, options)
+    loaded, batch, options = _loaded(asked, options)
     variants = variants_of(loaded.case, batch, _maker(loaded, batch))
     finals = find_finals(loaded.case, variants, options, loaded.backend)
     text = render(
@@ -113,37 +128,21 @@ def _maker(loaded: Any, batch: Any) -> Any:
     return make
 
 
-def _priced(given: dict[str, Any], options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
+def _priced(asked: Asked, options: BalanceOptions) -> tuple[LayerItems, int, int, BalanceOptions]:
     """Items, PP, VPP and options of MODEL STRATEGY."""
     from autodeploy.replay.items import price_items
 
-    loaded, batch, options = _loaded(given, options)
+    loaded, batch, options = _loaded(asked, options)
     layout = batch.layouts[0]
     return price_items(loaded.case, batch), layout.pp, layout.vpp, options
 
 
-def _loaded(given: dict[str, Any], options: BalanceOptions) -> tuple[Any, Any, BalanceOptions]:
+def _loaded(asked: Asked, options: BalanceOptions) -> tuple[Any, Any, BalanceOptions]:
     """(case, strategy of one, options): the layout now is the strategy's, the cap what the card leaves."""
     from autodeploy.cli.estimate import load_and_price
     from autodeploy.replay.balanced import options_for, stages_of
 
-    if given["costs"] is not None or given["pp"] != 1 or given["vpp"] != 1:
-        raise InputError("MODEL", given["model"], "given without --costs, --pp and --vpp", "STRATEGY says PP and VPP")
-    for name in ("model", "hardware"):
-        if given[name] is None:
-            raise InputError(name, None, "a --costs file, or MODEL STRATEGY --hardware H --devices N")
-    absent = (
-        "memory_cap",
-        "tokens",
-        "price_per_device_hour",
-        "vocab_size",
-        "spare_experts",
-        "micro_batch",
-        "recompute",
-        "schedule",
-        "zero",
-    )
-    loaded, batch, cost = load_and_price(given | dict.fromkeys(absent), "balance layers")
+    loaded, batch, cost = load_and_price(*asked, "balance layers")
     found = options_for(cost, loaded.case, batch, options.time_limit_s)
     layout = batch.layouts[0]
     kept = {name: getattr(options, name) for name in ("mtp_apart", "before")}

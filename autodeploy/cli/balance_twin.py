@@ -38,16 +38,20 @@ class TwinFacts:
 
 def twin_facts(given: dict[str, Any]) -> TwinFacts:
     """From MODEL STRATEGY --hardware H --devices N, priced at balanced experts."""
-    from autodeploy.cli.estimate import CASE, load_and_price
+    from autodeploy.cli.case import CaseOptions, OneStrategy
+    from autodeploy.cli.estimate import load_and_price
     from autodeploy.search.real_parts import replayed_s
 
     for name in ("strategy", "hardware", "devices"):
         if not given[name]:
             raise InputError(name, given[name], "given with MODEL: MODEL STRATEGY --hardware H --devices N")
-    absent = dict.fromkeys((*CASE, "micro_batch", "recompute", "schedule", "zero", "price_per_device_hour"))
-    known = {name: given[name] for name in ("model", "strategy", "hardware", "seq_length", "global_batch")}
-    asked = absent | known | {"devices": str(given["devices"]), "imbalance": 1.0}
-    loaded, batch, cost = load_and_price(asked, "balance experts")
+    case = CaseOptions(
+        model=given["model"], hardware=given["hardware"], seq_length=given["seq_length"],
+        global_batch=given["global_batch"], precision=None, backend=None, imbalance=1.0, memory_cap=None, tokens=None,
+        price=None,
+    )  # fmt: skip
+    one = OneStrategy(strategy=given["strategy"], devices=str(given["devices"]))
+    loaded, batch, cost = load_and_price(case, one, "balance experts")
     step_s = replayed_s(loaded.case, batch) or float(cost.step_s[0])
     topology = _topology(loaded, batch, given)
     return TwinFacts(

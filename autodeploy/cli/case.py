@@ -45,6 +45,24 @@ class CaseOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneStrategy:
+    """STRATEGY and its cards as typed, with the options that say what a token of the notation says."""
+
+    strategy: str | None
+    devices: str | None
+    micro_batch: str | None = None
+    recompute: str | None = None
+    schedule: str | None = None
+    zero: str | None = None
+
+    @property
+    def tokens(self) -> list[str]:
+        """Tokens that options add. A thing said twice is refused by the parser of the notation."""
+        said = (("MBS{}", self.micro_batch), ("ZeRO{}", self.zero), ("{}", self.recompute), ("{}", self.schedule))
+        return [form.format(value) for form, value in said if value not in (None, "none")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCase:
     model: ModelSpec
     hardware: HardwareProfile
@@ -87,12 +105,13 @@ def load_case(options: CaseOptions) -> LoadedCase:
     for note in model.notes:
         say(f"{model.name}: {note}")
     hardware = with_cap(load_hardware(options.hardware), options.memory_cap)
-    backend = options.backend or backend_of(launch, hardware)
+    backend = options.backend or stack_backend(options.stack, backend_of(launch, hardware))
     if backend not in BACKENDS:
         raise InputError("--backend", backend, f"one of {', '.join(BACKENDS)}")
     if price is None and tokens is not None and hardware.price_per_card_hour_usd > 0:
         price = hardware.price_per_card_hour_usd
     program = program_of(options.stack, options.set, backend, hardware)
+    program.stack.check_backend(backend)
     if launch is not None and options.stack is None:
         program = with_stated(program, launch, model, hardware, options.precision)
     settled = settle(
@@ -142,6 +161,16 @@ def _launch(options: CaseOptions) -> Launch | None:
     launch = read_launch(options.model, vocab=options.vocab_size or 0)
     tell(launch)
     return launch
+
+
+def stack_backend(stack: str | None, usual: str) -> str:
+    """The back end where none is typed: the machine's, or else the first that the stack is a release of."""
+    from autodeploy.stacks import load_stack
+
+    if stack is None:
+        return usual
+    backends = load_stack(stack).backends
+    return usual if usual in backends else backends[0]
 
 
 def program_of(stack: str | None, sets: list[str] | None, backend: str, hardware: HardwareProfile) -> Program:

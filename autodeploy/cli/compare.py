@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autodeploy.cli import options as opt
+from autodeploy.cli.case import CaseOptions, load_case
 
 if TYPE_CHECKING:
     from autodeploy.cli.case import LoadedCase
@@ -44,12 +45,12 @@ def compare(
 
     check_format(format)
     check_writable("--output", output)
-    given = {
-        "model": model, "hardware": hardware, "devices": devices, "seq_length": seq_length,
-        "global_batch": global_batch, "precision": precision, "backend": backend, "imbalance": imbalance,
-        "vocab_size": vocab_size, "stack": stack, "set": set, "memory_cap": memory_cap,
-    }  # fmt: skip
-    document = _document(given, [first] if second is None else [first, second])
+    case = CaseOptions(
+        model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
+        backend=backend, imbalance=imbalance, memory_cap=memory_cap, tokens=None, price=None, stack=stack, set=set,
+        vocab_size=vocab_size,
+    )  # fmt: skip
+    document = _document(case, devices, [first] if second is None else [first, second])
 
     def table() -> str:
         from autodeploy.report.explain_table import compare_table
@@ -64,18 +65,17 @@ def compare(
     emit(render(format, document, table, csv), output)
 
 
-def _document(given: dict[str, Any], named: list[str]) -> dict[str, Any]:
-    from autodeploy.cli.case import CaseOptions, case_of, load_case
+def _document(case: CaseOptions, cards: str | None, named: list[str]) -> dict[str, Any]:
+    from autodeploy.cli.case import case_of
     from autodeploy.cli.estimate import one_count
     from autodeploy.cli.launch_file import devices_text
     from autodeploy.explain import compare_document
     from autodeploy.explain.pricing import Setting
     from autodeploy.report.documents import document_head
 
-    names = (name for name in given if name != "devices")
-    loaded = load_case(CaseOptions(**{name: given[name] for name in names}, tokens=None, price=None))
+    loaded = load_case(case)
     a, b = _both(named, loaded)
-    devices = one_count(devices_text(given, loaded.launch), "compare")
+    devices = one_count(devices_text(cards, loaded.launch), "compare")
     setting = Setting(case=loaded.case, devices=devices, backend=loaded.backend)
     head = document_head("autodeploy.compare/1", case_of(loaded), devices)
     return compare_document(a, b, setting, head)

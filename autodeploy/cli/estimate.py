@@ -7,30 +7,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from autodeploy.cli import options as opt
+from autodeploy.cli.case import CaseOptions, LoadedCase, OneStrategy, load_case
 
 if TYPE_CHECKING:
-    from autodeploy.cli.case import LoadedCase
     from cost_models.step import StepCost
     from cost_models.strategies import StrategyBatch
 
 DOES_NOT_FIT = 3
-CASE = (
-    "model",
-    "hardware",
-    "seq_length",
-    "global_batch",
-    "precision",
-    "backend",
-    "imbalance",
-    "spare_experts",
-    "vocab_size",
-    "stack",
-    "set",
-    "memory_cap",
-    "tokens",
-)
-# Options that say what a token of the notation says: (option, token).
-TOKENS_OF = {"micro_batch": "MBS{}", "zero": "ZeRO{}", "recompute": "{}", "schedule": "{}"}
 
 
 def estimate(
@@ -61,12 +44,19 @@ def estimate(
 
     Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
     """
-    given = dict(locals())
     from autodeploy.cli.output import check_format, check_writable, emit, render
 
     check_format(format)
     check_writable("--output", output)
-    document = _run(given)
+    case = CaseOptions(
+        model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
+        backend=backend, imbalance=imbalance, memory_cap=memory_cap, tokens=tokens, price=price_per_device_hour,
+        stack=stack, set=set, vocab_size=vocab_size, spare_experts=spare_experts,
+    )  # fmt: skip
+    one = OneStrategy(
+        strategy=strategy, devices=devices, micro_batch=micro_batch, recompute=recompute, schedule=schedule, zero=zero
+    )
+    document = _run(case, one)
 
     def table() -> str:
         from autodeploy.report.estimate_table import estimate_table
@@ -83,33 +73,25 @@ def estimate(
         raise typer.Exit(DOES_NOT_FIT)
 
 
-def _run(given: dict[str, Any]) -> dict[str, Any]:
+def _run(case: CaseOptions, one: OneStrategy) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.report.documents import estimate_document
     from autodeploy.search.real_parts import replayed_s
 
-    loaded, batch, cost = load_and_price(given, "estimate")
+    loaded, batch, cost = load_and_price(case, one, "estimate")
     return estimate_document(case_of(loaded), batch, cost, simulated_s=replayed_s(loaded.case, batch))
 
 
-def load_and_price(given: dict[str, Any], command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
+def load_and_price(options: CaseOptions, one: OneStrategy, command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
     """The case and its one strategy, priced by rank."""
-    from autodeploy.cli.case import CaseOptions, load_case
     from autodeploy.cli.launch_file import devices_text, strategy_text
     from autodeploy.search.real_parts import price_one
 
-    typed: dict[str, Any] = {name: given.get(name) for name in CASE}
-    options = CaseOptions(**typed, price=given["price_per_device_hour"])
     loaded = load_case(options)
-    devices = one_count(devices_text(given, loaded.launch), command)
-    text = strategy_text(given, loaded.launch, tokens_of(given))
+    devices = one_count(devices_text(one.devices, loaded.launch), command)
+    text = strategy_text(one.strategy, loaded.launch, one.tokens)
     batch, cost = price_one(text, loaded.case, devices, loaded.backend)
     return loaded, batch, cost
-
-
-def tokens_of(given: dict[str, Any]) -> list[str]:
-    """Tokens that options add. A thing said twice is refused by the parser of the notation."""
-    return [form.format(given[name]) for name, form in TOKENS_OF.items() if given[name] not in (None, "none")]
 
 
 def one_count(text: str, command: str) -> int:

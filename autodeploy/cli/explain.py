@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autodeploy.cli import options as opt
+from autodeploy.cli.case import CaseOptions, OneStrategy
 
 
 def explain(
@@ -32,12 +33,12 @@ def explain(
 
     check_format(format)
     check_writable("--output", output)
-    given = {
-        "model": model, "strategy": strategy, "hardware": hardware, "devices": devices, "seq_length": seq_length,
-        "global_batch": global_batch, "precision": precision, "backend": backend, "imbalance": imbalance,
-        "vocab_size": vocab_size, "stack": stack, "set": set, "memory_cap": memory_cap,
-    }  # fmt: skip
-    document = _document(given)
+    case = CaseOptions(
+        model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
+        backend=backend, imbalance=imbalance, memory_cap=memory_cap, tokens=None, price=None, stack=stack, set=set,
+        vocab_size=vocab_size,
+    )  # fmt: skip
+    document = _document(case, OneStrategy(strategy=strategy, devices=devices))
 
     def table() -> str:
         from autodeploy.report.explain_table import explain_table
@@ -52,7 +53,7 @@ def explain(
     emit(render(format, document, table, csv), output)
 
 
-def _document(given: dict[str, Any]) -> dict[str, Any]:
+def _document(case: CaseOptions, one: OneStrategy) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.cli.estimate import load_and_price
     from autodeploy.explain import explain_document
@@ -61,8 +62,7 @@ def _document(given: dict[str, Any]) -> dict[str, Any]:
     from autodeploy.search.real_parts import replayed_s
     from autodeploy.strategy.convert import batch_to_strategy
 
-    unused = ("tokens", "price_per_device_hour", "micro_batch", "recompute", "schedule", "zero")
-    loaded, batch, cost = load_and_price(given | dict.fromkeys(unused), "explain")
+    loaded, batch, cost = load_and_price(case, one, "explain")
     head = estimate_document(case_of(loaded), batch, cost, simulated_s=replayed_s(loaded.case, batch))
     entry = head.pop("estimate")
     setting = Setting(case=loaded.case, devices=int(batch.devices[0]), backend=loaded.backend)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autodeploy.cli import options as opt
-from autodeploy.cli.case import CaseOptions
+from autodeploy.cli.case import CaseOptions, OneStrategy
 
 if TYPE_CHECKING:
     from autodeploy.launch import Launch
@@ -46,28 +46,28 @@ def export(
         precision=precision, backend=target.backend, imbalance=None, memory_cap=None, tokens=None, price=None,
         stack=stack, set=set,
     )  # fmt: skip
-    emit(_text(options, {"strategy": strategy, "devices": devices}, to).rstrip("\n"), output)
+    emit(_text(options, OneStrategy(strategy=strategy, devices=devices), to).rstrip("\n"), output)
 
 
-def _text(options: CaseOptions, given: dict[str, Any], to: str) -> str:
+def _text(options: CaseOptions, one: OneStrategy, to: str) -> str:
     from autodeploy.cli.case import load_case
     from autodeploy.cli.launch_file import strategy_text
     from autodeploy.export import export_text, job_of
 
     loaded = load_case(options)
-    strategy = strategy_text(given, loaded.launch, [])
-    devices = _devices(given, loaded.launch, strategy)
+    strategy = strategy_text(one.strategy, loaded.launch, [])
+    devices = _devices(one.devices, loaded.launch, strategy)
     job = job_of(strategy, loaded.case, devices=devices, backend=loaded.backend, program=loaded.program)
     return export_text(job, to)
 
 
-def _devices(given: dict[str, Any], launch: Launch | None, strategy: str) -> int:
+def _devices(typed: str | None, launch: Launch | None, strategy: str) -> int:
     """As typed, or the launch file's, or those that DP makes."""
     from autodeploy.cli.estimate import one_count
     from autodeploy.cli.launch_file import devices_text
     from autodeploy.strategy.notation import parse_strategy
 
     s = parse_strategy(strategy)
-    if given["devices"] is None and s.dp:
+    if typed is None and s.dp:
         return s.tp * s.cp * s.pp * s.dp
-    return one_count(devices_text(given, launch), "export")
+    return one_count(devices_text(typed, launch), "export")

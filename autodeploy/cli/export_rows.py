@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.errors import InputError
+from autodeploy.files.write import write_text
 
 if TYPE_CHECKING:
     from autodeploy.cli.case import LoadedCase
@@ -29,7 +30,7 @@ def export_rows(document: dict[str, Any], loaded: LoadedCase, folder: Path, coun
         path = folder / f"{loaded.hardware.name}-{row['rank']:02d}-{_plain(row['label'])}{suffix_of(target)}"
         try:
             job = job_of(row["strategy"], loaded.case, devices=row["devices"], backend=target, program=loaded.program)
-            path.write_text(export_text(job, target), encoding="utf-8")
+            write_text(path, export_text(job, target), "--export-dir")
         except InputError as error:
             say(f"row {row['rank']} is not exported: {error}")
             continue

@@ -75,11 +75,10 @@ def with_stated(
     return replace(program, chosen={**stated, **program.chosen})
 
 
-def strategy_text(given: dict[str, Any], launch: Launch | None, tokens: list[str]) -> str:
+def strategy_text(typed: str | None, launch: Launch | None, tokens: list[str]) -> str:
     """STRATEGY as typed, or the file's; ``tokens``: what options add to it (they replace what the file says)."""
     from autodeploy.cli.case import say
 
-    typed = given["strategy"]
     if typed is not None:
         if launch is not None and str(launch.strategy) != typed:
             say(f"{launch.source}: STRATEGY {typed} wins over its {launch.strategy}")
@@ -111,11 +110,10 @@ def _changed(launch: Launch, tokens: list[str]) -> str:
     return str(strategy)
 
 
-def devices_text(given: dict[str, Any], launch: Launch | None) -> str:
+def devices_text(typed: str | None, launch: Launch | None) -> str:
     """--devices as typed, or the file's number of cards."""
     from autodeploy.cli.case import say
 
-    typed = given["devices"]
     if typed is None:
         if launch is None or launch.devices is None:
             raise InputError("--devices", None, "the number of cards", "such as --devices 64")

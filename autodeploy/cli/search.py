@@ -195,7 +195,7 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     return SearchRequest(
         case=loaded.case,
         backend=loaded.backend,
-        devices=card_counts(devices_text(given, loaded.launch), loaded.hardware.cards_per_node),
+        devices=card_counts(devices_text(given["devices"], loaded.launch), loaded.hardware.cards_per_node),
         axes=axes,
         timeout_s=given["timeout"],
         **{name: given[name] for name in plain},

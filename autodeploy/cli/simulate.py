@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from autodeploy.cli import options as opt
+from autodeploy.cli.case import CaseOptions, OneStrategy
 
 MOST_PASSES = 400_000  # some 10 s and 1 GiB
 DOES_NOT_FIT = 3
@@ -51,14 +52,21 @@ def simulate(
 
     Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
     """
-    given = dict(locals())
     from autodeploy.cli.output import check_format, check_writable, emit, render
 
     check_format(format)
     for option, path in (("--output", output), ("--trace", trace), ("--picture", picture)):
         check_writable(option, path)
     window_s = _checked_window(picture, window)
-    document, step = _run(given)
+    case = CaseOptions(
+        model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
+        backend=backend, imbalance=imbalance, memory_cap=memory_cap, tokens=tokens, price=price_per_device_hour,
+        stack=stack, set=set, vocab_size=vocab_size, spare_experts=spare_experts,
+    )  # fmt: skip
+    one = OneStrategy(
+        strategy=strategy, devices=devices, micro_batch=micro_batch, recompute=recompute, schedule=schedule, zero=zero
+    )
+    document, step = _run(case, one)
     _write_files(step, trace, picture, window_s)
 
     def table() -> str:
@@ -76,13 +84,13 @@ def simulate(
         raise typer.Exit(DOES_NOT_FIT)
 
 
-def _run(given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _run(case: CaseOptions, one: OneStrategy) -> tuple[dict[str, Any], Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.cli.estimate import load_and_price
     from autodeploy.replay import simulate_strategy
     from autodeploy.report.simulate_document import simulate_document
 
-    loaded, batch, cost = load_and_price(given, "simulate")
+    loaded, batch, cost = load_and_price(case, one, "simulate")
     _check_size(batch, loaded.workload.global_batch)
     step = simulate_strategy(loaded.case, batch)
     return simulate_document(case_of(loaded), batch, cost, step), step

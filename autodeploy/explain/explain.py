@@ -30,13 +30,7 @@ def explain_document(
     strategy: Strategy, setting: Setting, head: Mapping[str, Any], entry: Mapping[str, Any]
 ) -> dict[str, Any]:
     """``autodeploy.explain/1``. ``entry``: the estimate of the strategy, with its ranks."""
-    now = price(strategy, setting)
-    steps = [
-        _row(step, price(step.strategy, setting), now) for step in steps_from(strategy, setting.case, setting.backend)
-    ]
-    steps.sort(
-        key=lambda row: (not row["better"], row["refused"] is not None, row["gain_s"] is None, -(row["gain_s"] or 0.0))
-    )
+    steps = steps_document(strategy, setting)
     return {
         **head,
         "schema": "autodeploy.explain/1",
@@ -47,6 +41,20 @@ def explain_document(
         "steps": steps,
         "advice": _advice(steps),
     }
+
+
+def steps_document(strategy: Strategy, setting: Setting) -> list[dict[str, Any]]:
+    """One step along each axis, those that gain most first; empty where the strategy itself cannot be run."""
+    now = price(strategy, setting)
+    if now.refused:
+        return []
+    steps = [
+        _row(step, price(step.strategy, setting), now) for step in steps_from(strategy, setting.case, setting.backend)
+    ]
+    steps.sort(
+        key=lambda row: (not row["better"], row["refused"] is not None, row["gain_s"] is None, -(row["gain_s"] or 0.0))
+    )
+    return steps
 
 
 def _row(step: Step, then: Priced, now: Priced) -> dict[str, Any]:

@@ -28,7 +28,12 @@ def load_hardware(name_or_path: str | Path) -> HardwareProfile:
 def is_path(name_or_path: str | Path) -> bool:
     """Whether a file is meant, not the name of a shipped profile."""
     text = str(name_or_path)
-    return isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml")) or "/" in text or Path(text).is_file()
+    if isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml")) or "/" in text:
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long a name, or one with a null: no file can have it
+        return False
 
 
 @lru_cache(maxsize=32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
+from autodeploy.files import parse_json, read_text
 from autodeploy.launch.launch import Launch
 from autodeploy.launch.program_table import Args, value
 from autodeploy.launch.shell import arguments_of, command_words, read_script
@@ -48,14 +48,11 @@ def _document(text: str, args: Args, folder: Path | None) -> dict[str, Any]:
     path = folder / name if folder is not None and name else None
     if path is None or not path.is_file():
         raise InputError("--deepspeed", name, "the JSON beside the script", "put it there, or name it by its path")
-    return _parsed(path.read_text(encoding="utf-8"), str(path))
+    return _parsed(read_text(path, "a DeepSpeed configuration"), str(path))
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InputError(where, "not JSON", "a DeepSpeed configuration", str(error)) from None
+    found = parse_json(text, where)
     if not isinstance(found, dict):
         raise InputError(where, type(found).__name__, "a DeepSpeed configuration: one object")
     return found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
+from autodeploy.files import guarded
 from autodeploy.launch.bridge import bridge_arguments, is_bridge
 from autodeploy.launch.deepspeed import deepspeed_launch, is_deepspeed
 from autodeploy.launch.launch import Launch
@@ -41,7 +42,8 @@ def read_launch(name_or_path: str, *, vocab: int = 0) -> Launch:
     path = Path(name_or_path)
     text = read_text(path)
     try:
-        return _read(text, path, vocab)
+        with guarded(path, "a file that starts a run"):
+            return _read(text, path, vocab)
     except (InputError, ConfigError) as error:
         if str(path) in str(error.field):
             raise

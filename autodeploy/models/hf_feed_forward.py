@@ -19,11 +19,12 @@ def feed_forward(keys: Keys, family: Family, layer_is_moe: bool, gated: bool) ->
 def is_gated(keys: Keys, family: Family, notes: list[str]) -> bool:
     """Three matrices (gate, up, down) or two: by family, else by the activation."""
     key, activation = keys.found("activation")
-    if activation is not None and activation not in PLAIN_ACTIVATIONS | GATED_ACTIVATIONS:
+    known = isinstance(activation, str) and activation in PLAIN_ACTIVATIONS | GATED_ACTIVATIONS
+    if activation is not None and not known:
         keys.used.discard(key)
     if family.gated is not None:
         return family.gated
-    gated = activation not in PLAIN_ACTIVATIONS
+    gated = not known or activation not in PLAIN_ACTIVATIONS
     notes.append(f"{'gated' if gated else 'plain'} MLP assumed (activation {activation or 'not stated'})")
     return gated
 

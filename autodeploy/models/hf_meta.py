@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -53,12 +54,22 @@ def available() -> bool:
 
 def knows(model_type: str) -> bool:
     """Whether the installed transformers has a causal language model of this type."""
-    if not available():
+    if not available() or not _has_folder(model_type):
         return False
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     return model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+
+def _has_folder(model_type: str) -> bool:
+    """Whether transformers has code of that name: a look at its folders, which costs no import."""
+    spec = importlib.util.find_spec("transformers")
+    names = {model_type.replace("-", "_"), model_type.replace("-", "_").removesuffix("_text")}
+    if spec is None or spec.origin is None or not all(re.fullmatch(r"\w{1,80}", name) for name in names):
+        return False
+    models = Path(spec.origin).parent / "models"
+    return any((models / name).is_dir() for name in names)
 
 
 def build(document: Mapping[str, Any]) -> Weights:

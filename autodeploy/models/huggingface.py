@@ -103,7 +103,7 @@ def _kinds(reader: _Reader, layers: int, assume: str) -> list[LayerKind]:
     experts = hf_feed_forward.moe_layers(keys, layers)
     gated = hf_feed_forward.is_gated(keys, family, reader.notes)
     shared_kv = keys.count("num_kv_shared_layers", 0, least=0)
-    raw_words = keys.raw.get("layer_types") if isinstance(keys.raw.get("layer_types"), list) else None
+    raw_words = keys.per_layer("layer_types", layers)
     known: dict[Any, LayerKind] = {}
     kinds: list[LayerKind] = []
     for i, word in enumerate(words):

@@ -8,7 +8,7 @@ from typing import Any
 from autodeploy.plan.options import Machine, Wanted, option_of, plan
 
 SCORES = {
-    "time": lambda entry: entry["step_time_s"],
+    "time": lambda entry: entry.get("expected_step_time_s", entry["step_time_s"]),
     "pareto": lambda entry: entry["step_time_s"],
     "tokens": lambda entry: -entry["tokens_per_s_per_device"],
     "cost": lambda entry: entry.get("price", entry["step_time_s"] * entry["devices"]),

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from autodeploy.balance.layers import BalanceOptions, LayerPlan, balance_layers
-from autodeploy.balance.layers.balance import problem_of
+from autodeploy.balance.layers.chunks import even_chunk_placements
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
+from autodeploy.balance.layers.plan import evaluate as evaluate_placement
 from autodeploy.errors import InputError
+from autodeploy.replay.batch import simulated_step_s
 from autodeploy.replay.groups import groups_of
 from autodeploy.replay.items import price_items
 from autodeploy.strategy.layout import parse_layout
@@ -41,7 +43,8 @@ def options_for(cost: StepCost, case: Case, strategy: StrategyBatch, time_limit_
 def balanced(case: Case, strategy: StrategyBatch, backend: str, time_limit_s: float = 0.15) -> StrategyBatch | None:
     """The strategy with the balanced layout that its back end can write; None where none is shorter than its own.
 
-    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides.
+    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides (the
+    replay's, where expert communication overlaps).
     """
     layout = strategy.layouts[int(strategy.layout[0])]
     if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
@@ -49,14 +52,17 @@ def balanced(case: Case, strategy: StrategyBatch, backend: str, time_limit_s: fl
     cost = evaluate(case, strategy, per_rank=True)
     options = options_for(cost, case, strategy, time_limit_s)
     options = replace(options, mtp_apart=backend not in ("mindspeed", "torchtitan"))
-    best, best_s = None, float(cost.step_s[0]) * (1 - LEAST_GAIN_FRAC)
+    lanes = next(groups_of(case, strategy)).lanes  # where chunks overlap the closed form does not order layouts
+    start_s = float(simulated_step_s(case, strategy)[0]) if lanes else float(cost.step_s[0])
+    best, best_s = None, start_s * (1 - LEAST_GAIN_FRAC)
     for counts in _placed(case, strategy, options, backend):
         if np.array_equal(counts.counts, layout.counts):
             continue
         found = replace(strategy, layout=np.zeros(1, dtype=np.int64), layouts=(counts,))
         price = evaluate(case, found)
-        if price.step_s[0] < best_s and _fits(price, cost, case):
-            best, best_s = found, float(price.step_s[0])
+        seconds = float(simulated_step_s(case, found)[0]) if lanes else float(price.step_s[0])
+        if seconds < best_s and _fits(price, cost, case):
+            best, best_s = found, seconds
     return best
 
 
@@ -71,17 +77,17 @@ def _fits(price: StepCost, start: StepCost, case: Case) -> bool:
 def _placed(case: Case, strategy: StrategyBatch, options: BalanceOptions, backend: str) -> Iterator[Layout]:
     """Layouts with the least largest rank sum, and with the least largest chunk, that the back end can write."""
     layout = strategy.layouts[int(strategy.layout[0])]
-    shapes = [(layout.pp, layout.vpp, options)]
-    if layout.vpp > 1:
-        for apart in {False, options.mtp_apart}:  # apart may fall where no rank's last chunk is: that is refused below
-            free = BalanceOptions(micro_batches=options.micro_batches, mtp_apart=apart)
-            shapes.append((layout.pp * layout.vpp, 1, free))
-    for pp, vpp, asked in shapes:
+    try:
+        items = price_items(case, strategy)
+        plan = balance_layers(items, layout.pp, layout.vpp, options)
+        placements = even_chunk_placements(items, layout.pp, layout.vpp, options.mtp_apart)
+    except ConfigError:
+        return
+    others = [replace(plan, after=evaluate_placement(plan.problem, placement)) for placement in placements]
+    for found in (plan, *others):
         try:
-            plan = balance_layers(price_items(case, strategy), pp, vpp, asked)
-            if plan.launchable:
-                own = replace(plan, problem=problem_of(plan.problem.items, layout.pp, layout.vpp, options))
-                yield layout_of(own, case.model, backend)
+            if found.launchable:
+                yield layout_of(found, case.model, backend)
         except ConfigError:
             continue
 

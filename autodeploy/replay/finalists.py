@@ -14,6 +14,7 @@ import numpy as np
 
 from autodeploy.balance.layers import BalanceOptions, LayerItems, LayerPlan, balance_layers
 from autodeploy.balance.layers.balance import problem_of
+from autodeploy.balance.layers.chunks import even_chunk_placements
 from autodeploy.balance.layers.plan import Evaluated, evaluate, placement_of_layout
 from autodeploy.balance.layers.problem import LayerProblem, Placement
 from autodeploy.replay.groups import groups_of
@@ -119,7 +120,7 @@ def find_finals(case: Case, variants: list[Variant], options: BalanceOptions, ba
         share = replace(options, time_limit_s=options.time_limit_s / (2 * len(variants)))
         alone = balance_layers(variant.items, pp, vpp, share).after.placement
         candidates[f"balanced, {variant.name}"] = replace(alone, options=(o,) * len(alone.counts))
-    for chunks in _even_chunks(items, problem, options):
+    for chunks in even_chunk_placements(items, pp, vpp, options.mtp_apart):
         for o, variant in enumerate(variants):
             name = f"even chunks{', MTP apart' if chunks.mtp_stage not in (-1, problem.stages - 1) else ''}"
             candidates[f"{name}, {variant.name}"] = replace(chunks, options=(o,) * len(chunks.counts))
@@ -151,26 +152,6 @@ def _stacked(variants: list[Variant]) -> LayerItems:
         backward_s=np.concatenate([variant.items.backward_s for variant in variants]),
         activation_bytes=np.concatenate([variant.items.activation_bytes for variant in variants]),
     )
-
-
-def _even_chunks(items: LayerItems, problem: LayerProblem, options: BalanceOptions) -> list[Placement]:
-    """The least largest chunk, rank sums aside: every virtual stage placed as a rank of its own."""
-    if problem.vpp == 1:
-        return []
-    plain = replace(
-        items,
-        options=items.options[:1],
-        forward_s=items.forward_s[:1],
-        backward_s=items.backward_s[:1],
-        activation_bytes=items.activation_bytes[:1],
-    )
-    found = []
-    for apart in sorted({False, options.mtp_apart}):
-        free = BalanceOptions(micro_batches=options.micro_batches, mtp_apart=apart)
-        placement = balance_layers(plain, problem.stages, 1, free).after.placement
-        if placement.mtp_stage in (-1, *problem.mtp_stages):
-            found.append(placement)
-    return found
 
 
 def _scored(

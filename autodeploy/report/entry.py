@@ -11,6 +11,7 @@ from autodeploy.report.error_band import band_of
 from autodeploy.report.likeness import likeness
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.notation import Strategy
+from cost_models.case import Case as PricedCase
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_modules
 
@@ -37,6 +38,11 @@ class Case:
     price_per_device_hour: float | None = None
 
     @property
+    def priced(self) -> PricedCase:
+        """What the cost models know of it."""
+        return PricedCase(model=self.model, hardware=self.hardware, workload=self.workload)
+
+    @property
     def peak_flop_per_s(self) -> float:
         peaks = self.hardware.device.peak_flop_per_s
         return peaks.get(PEAK_OF_PRECISION[self.workload.precision]) or peaks["bf16"]
@@ -54,7 +60,7 @@ def entry(
     reserved = float(cost.peak_reserved_bytes[i])
     memory_rank, critical_rank = int(cost.memory_rank[i]), int(cost.critical_rank[i])
     devices = int(batch.devices[i])
-    like = likeness(case.model, case.hardware, case.workload.precision, case.stack, int(batch.pp[i]), devices)
+    like = likeness(case.priced, case.stack, batch, i)
     band, memory_band = band_of(like), band_of(like, "memory")
     tokens_per_s = case.workload.global_batch * case.workload.seq_length / step_s
     return {
@@ -114,11 +120,19 @@ def axes_of(strategy: Strategy, batch: StrategyBatch, i: int, global_batch: int)
     }
 
 
+# What a replay may hide more of than the closed form does, in the order in which it is taken off.
+HIDDEN_FIRST = ("ep_comm", "pp_comm", "dp_comm", "swap", "recompute")
+
+
 def times_to(step_s: float, time_s: Mapping[str, float]) -> dict[str, float]:
-    """The causes, with the bubble adjusted so that they sum to ``step_s``: what the simulator finds beyond the closed
-    form is waiting, or waiting that did not happen."""
+    """The causes, adjusted so that they sum to ``step_s``: what the replay finds beyond the closed form is waiting, what
+    it finds less is waiting that did not happen and, after that, communication that it hides."""
     times = dict(time_s)
     bubble = times.get("bubble", 0.0) + step_s - sum(times.values())
+    for cause in HIDDEN_FIRST if bubble < 0.0 else ():
+        hidden = min(times.get(cause, 0.0), -bubble)
+        if hidden > 0.0:
+            times[cause], bubble = times[cause] - hidden, bubble + hidden
     times["bubble"] = 0.0 if abs(bubble) < DUST * step_s else bubble
     return times
 

@@ -109,8 +109,5 @@ def read_table(text: str) -> tuple[Family, ...]:
 
 def write_table(families: Sequence[Family]) -> str:
     """One line a family, so that a difference reads well."""
-    rows = ",\n".join(
-        json.dumps([f.name, [getattr(f.like, name) for name in LEVELS[-1]], list(f.time), list(f.memory)])
-        for f in families
-    )
+    rows = ",\n".join(json.dumps([f.name, list(f.like.at(-1)), list(f.time), list(f.memory)]) for f in families)
     return f'{{"schema": "{SCHEMA}", "written_by": "scripts/error_bands.py", "families": [\n{rows}\n]}}\n'

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cost_models.inputs import HardwareProfile, ModelSpec
+from cost_models.case import Case
+from cost_models.inputs import HardwareProfile
+from cost_models.strategies import StrategyBatch
 
 # Pattern of a profile's or a device's name -> family. First match wins.
 DEVICE_FAMILIES: tuple[tuple[str, str], ...] = (
@@ -15,14 +17,9 @@ DEVICE_FAMILIES: tuple[tuple[str, str], ...] = (
     (r"^mi3", "CDNA 3 and 4"),
     (r"^(ascend|atlas|cloudmatrix)", "Ascend"),
 )
-LEVELS = (
-    (),
-    ("precision", "kind"),
-    ("device", "precision", "kind"),
-    ("device", "precision", "kind", "stack"),
-    ("device", "precision", "kind", "stack", "pipelined"),
-    ("device", "precision", "kind", "stack", "pipelined", "nodes"),
-)
+FIELDS = ("device", "precision", "kind", "stack", "pipelined", "nodes", "micro_batch")
+LEVELS = ((), ("precision", "kind"), FIELDS[:3], FIELDS[:4], FIELDS[:6], FIELDS)
+LARGE_MICRO_BATCH = 2  # sequences; above, products are large and the host is seldom waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +32,25 @@ class Likeness:
     stack: str
     pipelined: str
     nodes: str
+    micro_batch: str
 
     def at(self, level: int) -> tuple[str, ...]:
         """Its group at a level of ``LEVELS``."""
         return tuple(getattr(self, name) for name in LEVELS[level])
 
 
-def likeness(
-    model: ModelSpec, hardware: HardwareProfile, precision: str, stack: str, pp: int, devices: int
-) -> Likeness:
-    """``stack``: a stack's name, with or without what was set on top of it."""
-    moe = any(kind.feed_forward is not None and kind.feed_forward.is_moe for kind in model.kinds)
+def likeness(case: Case, stack: str, batch: StrategyBatch, i: int) -> Likeness:
+    """Of strategy ``i``. ``stack``: a stack's name, with or without what was set on top of it."""
+    halves = [half for kind in case.model.kinds for half in kind.feed_forwards]
+    pp, devices, micro_batch = int(batch.pp[i]), int(batch.devices[i]), int(batch.micro_batch[i])
     return Likeness(
-        device=device_family(hardware),
-        precision="16 bit" if precision in ("bf16", "fp16") else "8 and 4 bit",
-        kind="mixture of experts" if moe else "dense",
+        device=device_family(case.hardware),
+        precision="16 bit" if case.workload.precision in ("bf16", "fp16") else "8 and 4 bit",
+        kind="mixture of experts" if any(half.is_moe for half in halves) else "dense",
         stack=stack.split(" ")[0],
         pipelined="pipelined" if pp > 1 else "no pipeline",
-        nodes="several nodes" if devices > hardware.cards_per_node else "one node",
+        nodes="several nodes" if devices > case.hardware.cards_per_node else "one node",
+        micro_batch="micro-batch " + ("above 2" if micro_batch > LARGE_MICRO_BATCH else "1 or 2"),
     )
 
 

@@ -70,6 +70,9 @@ def search_table(document: Mapping[str, Any], width: int | None = None) -> str:
     parts = [heading(document, width), ""]
     if decision:
         parts += [wrap(decision["advice"], width), ""]
+    on = {entry.get("hardware") for entry in document["ranked"]}
+    if "machines" in document and len(on) == 1:
+        parts += [f"Every row is on {on.pop()}.", ""]
     parts.append(ranked_table(document["ranked"], width))
     notes = _notes(document, width)
     if document.get("plan"):

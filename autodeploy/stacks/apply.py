@@ -20,6 +20,7 @@ from autodeploy.stacks.fields import (
     stack_fields,
 )
 from autodeploy.stacks.stack import Context, Stack
+from cost_models.adapters import adapter_parameters
 from cost_models.case import Case
 from cost_models.inputs import CollectiveCurve, HardwareProfile, ModelSpec, SoftwareStack, Workload
 
@@ -33,6 +34,7 @@ KERNEL_VENDORS = {
     "npu_flash": ("ascend",),
 }
 SIXTEEN_BIT = ("bf16", "fp16")
+SIXTEEN_BIT_BYTES = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ def shown(value: Any) -> str:
 
 
 def context_of(model: ModelSpec, hardware: HardwareProfile, precision: str) -> Context:
-    halves = [kind.feed_forward for kind in model.kinds if kind.feed_forward is not None]
+    halves = [half for kind in model.kinds for half in kind.feed_forwards]
     gpt = model.norm_bias and not any(half.gated for half in halves)
     return Context(
         precision=precision,
@@ -98,6 +100,8 @@ def settle(
     stated = program.values(context)
     software = software_stack(stated, hardware, precision)
     load = _imbalance(imbalance, context, software, hardware)
+    value = _reader(stated)
+    rank = value("lora_rank")
     workload = Workload(
         seq_length=seq_length,
         global_batch=global_batch,
@@ -105,9 +109,9 @@ def settle(
         expert_imbalance=load,
         imbalance_by_ep=imbalance is None,
         stack=software,
-        **number_formats(stated, precision),
+        lora_rank=rank,
+        **_of_adapters(number_formats(stated, precision), model, rank, software.fsdp),
     )
-    value = _reader(stated)
     if not value("mtp") and model.mtp_modules:
         model = dataclasses.replace(model, mtp_modules=0)
     if not value("in_network_reduction"):
@@ -177,6 +181,20 @@ def number_formats(stated: Mapping[str, Any], precision: str) -> dict[str, Any]:
         # whole gradients in fp32 need no second copy beside the optimizer
         "master_grad_bytes": 4.0 if value("master_grad_dtype") == "fp32" and grad < 4.0 else 0.0,
     }
+
+
+def _of_adapters(formats: dict[str, Any], model: ModelSpec, rank: int, fsdp: bool) -> dict[str, Any]:
+    """Bytes of a parameter of the model where only adapters are trained: weights of both; gradients and optimizer state of
+    the adapters alone; and gathered at the end of a step (not by FSDP, which gathers every weight) the adapters alone."""
+    if not rank:
+        return formats
+    frac = adapter_parameters(model, rank) / model.parameters()
+    trained = ("grad_bytes", "grad_reduce_bytes", "optimizer_bytes", "master_grad_bytes")
+    found = {name: value * frac if name in trained else value for name, value in formats.items()}
+    found["weight_bytes"] = formats["weight_bytes"] + SIXTEEN_BIT_BYTES * frac
+    if not fsdp:
+        found["gather_bytes"] = SIXTEEN_BIT_BYTES * frac
+    return found
 
 
 def _imbalance(asked: float | None, context: Context, software: SoftwareStack, hardware: HardwareProfile) -> float:

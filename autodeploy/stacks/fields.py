@@ -60,6 +60,8 @@ OWN = (
     Field("fp8_gather", False, "torchao's float8: FSDP gathers weights, TP activations, in fp8 (not rowwise)."),
     Field("routing", "real", "Of tokens to experts: trained, or forced to be even.", ROUTINGS),
     Field("moe_capacity_factor", 0.0, "Most load of an expert over the mean, the rest dropped; 0: dropless."),
+    Field("trained", "all", "What is trained, but for adapters (lora_rank): other frozen parts are not priced.", ("all",)),
+    Field("lora_rank", 0, "Rank of adapters beside every linear layer, all else frozen; 0: everything is trained."),
     Field("mtp", True, "Multi-token prediction modules of the model are trained."),
     Field("in_network_reduction", True, "Switches reduce where the machine's can (NVLink SHARP)."),
 )  # fmt: skip
@@ -136,7 +138,8 @@ def checked_value(field: Field, value: Any, where: str) -> Any:
     """The value in the field's own kind; text is read (``--set``), YAML is taken as it is."""
     read = _read(field, value)
     if read is None:
-        raise InputError(f"{where} {field.name}", value, field.allowed)
+        remedy = "adapters are --set lora_rank=16; other frozen parts are not priced" if field.name == "trained" else ""
+        raise InputError(f"{where} {field.name}", value, field.allowed, remedy)
     return read
 
 

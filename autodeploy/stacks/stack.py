@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from autodeploy.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -49,6 +51,13 @@ class Stack:
     base: Mapping[str, Setting] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     sha256: str = ""
+
+    def check_backend(self, backend: str) -> None:
+        """InputError where the back end is another program than the stack."""
+        if backend != "any" and "any" not in self.backends and backend not in self.backends:
+            raise InputError(
+                "--stack", self.name, f"a release of --backend {backend}", f"it is one of {', '.join(self.backends)}"
+            )
 
     def settings(self, context: Context) -> dict[str, Setting]:
         """What the stack states for a case; a field that it leaves open is not in it."""

@@ -141,6 +141,8 @@ _FLAGS = {
     "sp": ("sequence_parallel", True), "nosp": ("sequence_parallel", False), "full": ("recompute", ("full",)),
     "ep-overlap": ("ep_overlap", True), "no-ep-overlap": ("ep_overlap", False), "none": ("schedule", "none"),
 }  # fmt: skip
+# By the names of the libraries: both send a token once to each node that holds one of its experts.
+DISPATCHER_NAMES = {"deepep": "hierarchical-dedup", "hybridep": "hierarchical-dedup"}
 _COUNT = re.compile(r"([a-z]+-?)(\d{1,9})")  # more digits than cards or sequences could have overflow further on
 _SHARE = re.compile(r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)")
 _CALL = re.compile(r"(selective|full|layout)\((.*)\)", re.DOTALL)
@@ -170,8 +172,8 @@ def _read(token: str, text: str) -> dict[str, object]:
         return {field: value}
     if lower in SCHEDULES:
         return {"schedule": lower}
-    if lower in DISPATCHERS:
-        return {"dispatcher": lower}
+    if lower in DISPATCHERS or lower in DISPATCHER_NAMES:
+        return {"dispatcher": DISPATCHER_NAMES.get(lower, lower)}
     if share := _SHARE.fullmatch(lower):
         return {_SHARES[share.group(1)]: float(share.group(2))}
     if (count := _COUNT.fullmatch(lower)) and count.group(1) in _COUNTS:

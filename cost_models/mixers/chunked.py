@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.dims import Core
 from cost_models.inputs import Workload
 from cost_models.mixers.core_attention import BF16, CORE, FULL
-from cost_models.operators import FusedAttention, LayerOps, MemoryBound, Saved
+from cost_models.operators import Collective, FusedAttention, LayerOps, MemoryBound, Saved
 
 LINEAR_CHUNK = 64  # tokens per chunk of chunked linear attention (flash-linear-attention and Mamba-2 default 64..256)
 
@@ -51,3 +51,14 @@ def add_chunked(ops: LayerOps, shape: Chunked, workload: Workload, core: Core) -
                     modules=FULL),
         Saved(name="mixer", size_bytes=2 * passes + BF16 * tokens * (2 * inner + gates), modules=FULL, swappable=True),
     )  # fmt: skip
+
+
+def exchange_heads(ops: LayerOps, shape: Chunked, core: Core) -> None:
+    """Context parallelism of a recurrence: an all-to-all gives each card the whole sequence of a part of the heads, a second
+    one gives it back. Nothing hides it. Source: Megatron-LM, megatron/core/ssm/mamba_context_parallel.py."""
+    if not (core.cp > 1).any():
+        return
+    columns = shape.inner + shape.key_columns + shape.gate_columns + shape.inner  # in, and the output back
+    size = np.where(core.cp > 1, BF16 * core.tokens * columns / core.tp, 0.0)
+    ops.add(Collective(name="context_heads", op="all_to_all", group="cp", family="cp_comm", forward_bytes=size,
+                       backward_bytes=size, modules=FULL))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cost_models.buckets import LayerParameters
 from cost_models.dims import Core
 from cost_models.inputs import Attention, ModelSpec, Workload
-from cost_models.mixers.chunked import Chunked, add_chunked, chunk_flop
+from cost_models.mixers.chunked import Chunked, add_chunked, chunk_flop, exchange_heads
 from cost_models.mixers.record import Mixer, Projection
 from cost_models.operators import LayerOps
 
@@ -41,6 +41,7 @@ def _mixing_flop(a: Attention, workload: Workload) -> float:
 
 def _add_mixing(ops: LayerOps, a: Attention, model: ModelSpec, workload: Workload, core: Core) -> None:
     add_chunked(ops, _shape(a), workload, core)
+    exchange_heads(ops, _shape(a), core)
 
 
 MAMBA = Mixer(

@@ -39,6 +39,8 @@ def hide_expert_communication(costs: StageCosts, group: PricedGroup) -> tuple[St
 def hidden_share(group: PricedGroup) -> F64:
     """Share of what can be hidden that is: all of it in the steady phase, some at the ends; 0 without overlap. [N, 1]."""
     chunks = group.micro_batches.astype(float) * group.layout.vpp
-    steady = np.clip((chunks - (group.layout.pp - 1)) / chunks, 0.0, 1.0)
+    # Without a pipeline the first forward and the last backward are alone, too (MindSpeed, no_pipelining_schedules.py).
+    alone = max(group.layout.pp - 1, 1)
+    steady = np.clip((chunks - alone) / chunks, 0.0, 1.0)
     ends = ENDS_HIDDEN_FRAC if group.schedule.pairs_ends else 0.0
     return np.where(group.batch.ep_overlap, steady + ends * (1.0 - steady), 0.0)[:, None]

@@ -21,9 +21,13 @@ def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts,
     # In a pipeline one micro-batch leaves while another comes back; without one, forward and backward take turns.
     rate = hardware.host_swap_bytes_per_s if group.layout.pp > 1 else hardware.host_copy_bytes_per_s
     link_s = costs.swapped_bytes / rate
+    backward = np.maximum(costs.backward_s, link_s)
+    # The input gradient waits for what comes back, the weight part is the rest: neither shrinks when computing grows.
+    inputs = np.minimum(np.maximum(costs.backward_input_s, link_s), backward)
     after = replace(
         costs,
         forward_s=np.maximum(costs.forward_s, link_s),
-        backward_input_s=costs.backward_input_s + np.maximum(link_s - costs.backward_s, 0.0),
+        backward_input_s=inputs,
+        backward_weight_s=backward - inputs,
     )
     return after, Taken.between("swap", costs, after)

@@ -74,3 +74,18 @@ def test_default_splits_of_recipes():
     assert default_split(61, 16)[0].layers == (*[4] * 15, 1)  # Megatron-Bridge, DeepSeek-V3 and Kimi-K2
     assert default_split(94, 8)[0].layers == (11, *[12] * 6, 11)  # Qwen3-235B: embedding and loss slots
     assert even_split(60, 8).layers == (8, 8, 8, 8, 7, 7, 7, 7)
+
+
+@pytest.mark.parametrize("text", ["even", "uniform split", "Evenly divided", "equal stages", "split evenly over the stages",
+                                  "the same number of layers on every stage"])  # fmt: skip
+def test_words_that_mean_an_even_split(text):
+    assert parse_split(text, 24, 4).layers == (6, 6, 6, 6)
+    assert parse_split(text, 26, 4).layers == (7, 7, 6, 6)
+
+
+@pytest.mark.parametrize(
+    "text", ["uneven, see text", "uneven pipeline split", "even, except that the last stage has 3"]
+)
+def test_words_that_do_not_are_refused(text):
+    with pytest.raises(InputError, match="pipeline_layout"):
+        parse_split(text, 24, 4)

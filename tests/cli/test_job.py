@@ -27,7 +27,7 @@ def test_machines_and_sizes_in_one_plan(capsys: Capture, tmp_path: Path) -> None
         "h200",
     ]
     assert [entry["rank"] for entry in document["ranked"]] == [1, 2, 3, 4]
-    times = [entry["step_time_s"] for entry in document["ranked"]]
+    times = [entry["expected_step_time_s"] for entry in document["ranked"]]
     assert times == sorted(times) and {entry["hardware"] for entry in document["ranked"]} <= {"h100-sxm", "h200"}
     plan = document["plan"]
     assert plan["options"] == 6 and plan["cost_by"] == "price"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,51 @@ def test_a_search_shows_where_the_users_own_setting_stands(capsys: pytest.Captur
     assert own["strategy"] == "TP4/PP1/VPP1/EP1/MBS2/ZeRO0" and own["fits"]
     assert own["place"] == 1 + sum(row["step_time_s"] < own["step_time_s"] for row in found["ranked"])
     assert "yours: TP4" in run(capsys, "search", file, "--hardware", "h100-sxm", *axes).out
+
+
+def test_advise_is_one_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Now, single changes, decision, trials and their launch settings, each as the command of its own says."""
+    file, options = str(DATA / "arguments.txt"), ("--hardware", "h100-sxm")
+    found = run(capsys, "advise", file, *options, "--export-dir", str(tmp_path), "--format", "json").json
+    assert found["schema"] == "autodeploy.advise/1" and found["now"]["strategy"] == "TP4/PP1/VPP1/EP1/MBS2/ZeRO0"
+    steps = run(capsys, "explain", file, *options, "--format", "json").json["steps"]
+    assert found["single_changes"] == [row for row in steps if row["better"]][:3]
+    assert found["decision"]["advice"] and 1 <= len(found["trials"]) <= 3
+    assert found["trials"][0]["rank"] == (found["decision"]["tied_rows"] or [1])[0]
+    assert len(found["exported"]) == len(found["trials"])
+    read = run(capsys, "estimate", found["exported"][0], *options, "--format", "json").json["estimate"]
+    assert read["strategy"] == found["trials"][0]["strategy"]
+
+
+# ---------------------------------------------------------------------------------------------------- diagnose
+
+
+def test_a_log_is_held_against_its_prediction(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "diagnose", str(DATA / "training.log"), "--hardware", "h100-sxm", "--format", "json").json
+    assert found["schema"] == "autodeploy.diagnose/1" and found["measured"]["steps"] == 12
+    assert found["measured"]["peak_memory_gib"] == pytest.approx(55.0)
+    assert found["measured"]["time_s"] == {"dp_comm": pytest.approx(0.4), "optimizer": pytest.approx(0.08)}
+    assert found["gap_s"] == pytest.approx(found["measured"]["step_time_s"] - found["estimate"]["step_time_s"])
+    for row in found["explanations"]:
+        assert row["moves_s"] * found["gap_s"] > 0
+
+
+@pytest.mark.parametrize(("field", "value"), [("fused_norm", "false"), ("launch_blocking", "true")])
+def test_what_really_differs_explains_the_gap(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, field: str, value: str
+) -> None:
+    """A log whose steps are as long as the twin says of a program that differs in one thing: that thing comes first."""
+    log = (DATA / "training.log").read_text()
+    options = ("--hardware", "h100-sxm", "--format", "json")
+    slow = run(capsys, "estimate", str(DATA / "training.log"), *options, "--set", f"{field}={value}").json
+    step_ms = 1e3 * slow["estimate"]["step_time_s"]
+    path = tmp_path / "run.log"
+    path.write_text(re.sub(r"iteration \(ms\): [\d.]+", f"iteration (ms): {step_ms:.3f}", log))
+    found = run(capsys, "diagnose", str(path), *options).json
+    assert f"({field}={value})" in found["explanations"][0]["what"]
+    assert found["explanations"][0]["explains_frac"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_file_without_iterations_is_no_log(capsys: pytest.CaptureFixture[str]) -> None:
+    ran = run(capsys, "diagnose", str(DATA / "arguments.txt"), "--hardware", "h100-sxm")
+    assert ran.code == 2 and "iteration" in ran.err

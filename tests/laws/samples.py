@@ -68,6 +68,7 @@ def options_of(rng: random.Random, moe: bool) -> list[str]:
     return [*parts, rng.choice(("", "", "", "offload0.5", "swap0.5"))]
 
 
+@cache
 def strategies(
     name: str, count: int, seed: int, backend: str = "any", per_core: int = 5
 ) -> list[tuple[str, StrategyBatch]]:

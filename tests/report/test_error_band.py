@@ -20,9 +20,12 @@ from autodeploy.report.error_band import (
     weighted_quantile,
     write_table,
 )
-from autodeploy.report.likeness import LEVELS, Likeness, device_family, likeness
+from autodeploy.report.likeness import FIELDS, LEVELS, Likeness, device_family, likeness
+from autodeploy.stacks import Program, load_stack, settle
+from autodeploy.strategy.convert import strategy_to_batch
+from autodeploy.strategy.notation import parse_strategy
 
-LIKE = Likeness("Hopper", "16 bit", "dense", "nemo-25", "pipelined", "several nodes")
+LIKE = Likeness("Hopper", "16 bit", "dense", "nemo-25", "pipelined", "several nodes", "micro-batch 1 or 2")
 OTHER = replace(LIKE, stack="torchtitan-2025")
 
 
@@ -54,7 +57,9 @@ def test_its_own_family_has_no_say():
 
 
 def test_a_case_like_none_gets_the_band_of_all_and_says_so():
-    alien = Likeness("other tpu", "8 and 4 bit", "mixture of experts", "x", "pipelined", "one node")
+    alien = Likeness(
+        "other tpu", "8 and 4 bit", "mixture of experts", "x", "pipelined", "one node", "micro-batch 1 or 2"
+    )
     found = band_of(alien, table=[family("a", LIKE, 0.1), family("b", OTHER, 0.3)])
     assert found.frac == pytest.approx(0.3) and "none is like this case" in found.group
     assert band_of(alien, table=[]).frac == 1.0
@@ -74,8 +79,15 @@ def test_device_families():
 
 
 def test_likeness_of_a_case():
-    like = likeness(load_model("qwen3-30b-a3b"), load_hardware("h100-sxm"), "mxfp8", "nemo-25 grad_dtype=fp32", 1, 8)
-    assert like == Likeness("Hopper", "8 and 4 bit", "mixture of experts", "nemo-25", "no pipeline", "one node")
+    hardware = load_hardware("h100-sxm")
+    case = settle(
+        Program(stack=load_stack("nemo-25")), load_model("qwen3-30b-a3b"), hardware,
+        seq_length=4096, global_batch=64, precision="mxfp8",
+    )  # fmt: skip
+    batch = strategy_to_batch(parse_strategy("TP1/EP8/MBS4"), case.model, 8)
+    assert likeness(case, "nemo-25 grad_dtype=fp32", batch, 0) == Likeness(
+        "Hopper", "8 and 4 bit", "mixture of experts", "nemo-25", "no pipeline", "one node", "micro-batch above 2"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- the shipped table
@@ -103,13 +115,14 @@ def test_nine_of_ten_unseen_rows_lie_inside(covered):
     assert len(inside) > 300 and 0.85 <= np.mean(inside) <= 0.95
 
 
-def test_every_large_source_is_covered(covered):
-    by_source: dict[str, list[bool]] = {}
+def test_every_large_group_is_covered(covered, run_set):
+    group_of = {run.family: run.report_group for run in run_set.runs}
+    by_group: dict[str, list[bool]] = {}
     for name, _, error, band in covered:
-        by_source.setdefault(name.split("/")[0], []).append(error <= band)
-    large = {name: np.mean(inside) for name, inside in by_source.items() if len(inside) >= 20}
+        by_group.setdefault(group_of[name], []).append(error <= band)
+    large = {name: np.mean(inside) for name, inside in by_group.items() if len(inside) >= 20}
     assert len(large) > 8
-    assert all(0.78 <= share <= 1.0 for share in large.values()), large
+    assert all(0.8 <= share <= 0.98 for share in large.values()), large
 
 
 def test_bands_are_sharp(covered):
@@ -128,4 +141,4 @@ def test_the_table_is_of_todays_predictions(run_set):
         written = known[(today.name, today.like)]
         for error in today.time:
             assert min(abs(error - each) for each in written.time) <= 2e-4, f"{today.name}: run scripts/error_bands.py"
-    assert len(LEVELS) == 6
+    assert LEVELS[-1] == FIELDS

@@ -174,6 +174,10 @@ def _others(field) -> tuple:
 @pytest.mark.parametrize("name", sorted(stack_fields()))
 def test_every_field_moves_a_price(name: str) -> None:
     field = stack_fields()[name]
+    if len(field.words) == 1:  # stands there to refuse all else
+        with pytest.raises(InputError, match="not priced"):
+            parse_sets([f"{name}=lora"])
+        return
     for case in CASES:
         before = _price(case, {})
         if any(_price(case, {name: value}) != before for value in _others(field)):
@@ -190,3 +194,14 @@ def test_the_page_lists_what_ships() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "stacks.md").read_text(encoding="utf-8")
     for name in (*stack_names(), *stack_fields()):
         assert f"| `{name}` |" in page, "run scripts/stacks_page.py"
+
+
+def test_back_end_and_stack_agree(capsys) -> None:
+    from tests.cli.runner import SMALL, run
+
+    model, *options = SMALL
+    asked = ["estimate", model, "TP1/ZeRO3", *options, "--format", "json"]
+    assert run(capsys, *asked, "--stack", "torchtitan-2025").json["backend"] == "torchtitan"
+    refused = run(capsys, *asked, "--backend", "megatron", "--stack", "torchtitan-2025")
+    assert refused.code == 2 and "a release of --backend megatron" in refused.err
+    assert run(capsys, *asked, "--backend", "any", "--stack", "torchtitan-2025").code in (0, 3)

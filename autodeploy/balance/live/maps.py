@@ -18,6 +18,7 @@ import numpy as np
 
 from autodeploy.balance.experts.placement import I64, Placement
 from autodeploy.errors import InputError
+from autodeploy.files.write import write_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ def write_maps(placement: Placement, path: str | Path, map_format: str = "sglang
     """Writes the placement in one of ``FORMATS``."""
     if map_format not in FORMATS:
         raise InputError("map format", map_format, f"one of {', '.join(FORMATS)}")
-    Path(path).write_text(json.dumps(FORMATS[map_format](placement)), encoding="utf-8")
+    write_text(Path(path), json.dumps(FORMATS[map_format](placement)), "--map")
 
 
 def read_maps(path: str | Path, cards: int) -> Placement:

@@ -91,6 +91,18 @@ def test_linear_kinds_grow_with_the_sequence_and_not_with_its_square(kind: str) 
     )
 
 
+def test_context_parallelism_of_a_recurrence_exchanges_heads() -> None:
+    """Two cards each send half of z, x, B, C, dt and of the output of their tokens: bytes of the columns, nothing at CP1."""
+    a, work = example("mamba"), workload(seq_length=512)
+    model = model_of(a)
+    mixer = mixer_of(a)
+    one, two = (mixer.ops(a, model, work, core(model, work, cp=cp)).collectives for cp in (1, 2))
+    assert not [op for op in one if op.group == "cp" and op.forward_bytes[0] > 0]
+    (exchange,) = [op for op in two if op.group == "cp"]
+    inner, keys = 8 * 32, 2 * 8 * 32
+    assert exchange.op == "all_to_all" and exchange.forward_bytes[0] == 2 * 256 * (3 * inner + keys + 8)
+
+
 def test_unknown_kind_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"Attention.kind = 'rotating': must be one of softmax, mla"):
         Attention(kind="rotating", query_heads=1, kv_heads=1, head_dim=8, v_head_dim=8)
