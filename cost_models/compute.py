@@ -152,7 +152,8 @@ def price_grouped(op: GroupedGemm, device: Device, dtype: str, grad_bytes: float
     one = _price_expert_by_expert(op, device, dtype, grad_bytes)
 
     def least(group_s: F64, plain_s: F64) -> F64:
-        return np.where(plain, np.minimum(group_s, plain_s), group_s)
+        several = np.where(op.groups > 1, plain_s / device.grouped_frac, plain_s)
+        return np.where(plain, np.minimum(group_s, several), group_s)
 
     return Price(
         least(forward, one.forward_s),

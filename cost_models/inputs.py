@@ -347,6 +347,8 @@ class SoftwareStack:
     grouped_gemm: bool = True
     overlap_grad_reduce: bool = True
     serial_grad_reduce_under_ep_overlap: bool = False  # EP overlap and DualPipeV exclude overlapped gradient reduction
+    # ZeRO-1 of a program that all-reduces whole gradients and then keeps its shard, instead of reduce-scattering them
+    whole_gradients_reduced: bool = False
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     overlap_tp: bool = False
@@ -373,6 +375,7 @@ class SoftwareStack:
     forced_balance: bool = False  # routing forced to be balanced, or padded to capacity 1
     moe_capacity_factor: float = 0.0  # 0: dropless
     swap_whole_layers: bool = False  # activation swap takes all that a layer saves (Transformer Engine's CPU offload)
+    bias_balanced: bool = False  # experts are balanced by a bias on the selection, without an auxiliary loss
     fp8_dispatch: bool = False  # expert tokens are dispatched in 8 bit and combined in 16
     fp8_activation_input: bool = False  # the input of a gated activation is kept in 8 bit (DeepSeek-V3)
     narrow_gradients_kept: bool = False  # 16-bit gradients stay beside the fp32 ones (DeepSpeed's BF16_Optimizer)

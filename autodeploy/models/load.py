@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,17 @@ def load_model(name_or_path: str, assume: str = "") -> ModelSpec:
         return _huggingface(document, name_or_path.rpartition("/")[2], assume)
     if not path.is_file():
         raise zoo.unknown_name(name_or_path)
-    return load_file(path, assume)
+    return _launched(path) or load_file(path, assume)
+
+
+def _launched(path: Path) -> ModelSpec | None:
+    """The model of a launch file, with what was taken because the file does not say; None for any other file."""
+    from autodeploy.launch import is_launch_file, read_launch
+
+    if not is_launch_file(str(path)):
+        return None
+    launch = read_launch(str(path))
+    return replace(launch.model, notes=(*launch.model.notes, *launch.defaults))
 
 
 def load_file(path: Path, assume: str = "") -> ModelSpec:

@@ -126,7 +126,9 @@ def slowed_by_reduction_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F
 
 def overhead_s(group: PricedGroup) -> F64:
     overheads = group.case.hardware.overheads
-    return np.asarray(overheads.step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
+    # Times composed of profiles of layers know no host time of a step.
+    step_s = 0.0 if group.case.workload.stack.short_bursts else overheads.step_s
+    return np.asarray(step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
 
 
 def straggler_frac(group: PricedGroup) -> F64:
@@ -155,7 +157,8 @@ def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case
         if not count.any():
             continue
         scatter, reduce = (ring_terms(op, size, stride, hardware) for op in ("reduce_scatter", "all_reduce"))
-        either = RingTerms(*(np.where(sharded, s, r) for s, r in zip(terms(scatter), terms(reduce), strict=True)))
+        scattered = sharded & (not workload.stack.whole_gradients_reduced)
+        either = RingTerms(*(np.where(scattered, s, r) for s, r in zip(terms(scatter), terms(reduce), strict=True)))
         reduce_s += either.column().seconds(count * workload.grad_reduce_bytes)
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)

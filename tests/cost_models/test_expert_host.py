@@ -10,7 +10,7 @@ import pytest
 from cost_models.case import Case
 from cost_models.feedforward_layers import DISPATCH_HOST, EXPERTS_HOST, HYBRID_HOST, ROUTER_HOST
 from cost_models.inputs import SoftwareStack
-from cost_models.layer_price import FAMILY_INDEX, price_layers
+from cost_models.layer_price import DRAINED_FRAC, FAMILY_INDEX, price_layers
 from tests.cost_models.helpers import core, machine, moe, workload
 
 HOST = FAMILY_INDEX["host"]
@@ -39,7 +39,7 @@ def test_a_layer_without_work_takes_what_the_host_needs() -> None:
 
 def test_a_wait_for_counts_exposes_dispatch_and_experts_beside_any_work() -> None:
     busy = 4_000_000
-    drained = (DISPATCH_HOST[0] + EXPERTS_HOST[0]) * KERNEL_S
+    drained = DRAINED_FRAC * (DISPATCH_HOST[0] + EXPERTS_HOST[0]) * KERNEL_S
     assert waits(busy) == (pytest.approx(drained), 0.0)
     for spared in ({"sync_free_moe": True}, {"moe_capacity_factor": 1.0}):
         assert waits(busy, **spared) == (0.0, 0.0)

@@ -61,6 +61,11 @@ def test_models_are_those_that_ship() -> None:
     assert read("megatron_moe_flex.sh").model.layers == load_model("qwen3-30b-a3b").layers
 
 
+def test_a_launch_file_is_a_model_wherever_one_is_named() -> None:
+    model = load_model(str(DATA / "mindspeed_sentinels.sh"))
+    assert model.num_layers == 24 and any("vocabulary" in note for note in model.notes)
+
+
 def test_minus_one_means_that_every_layer_has_experts() -> None:
     model = read("mindspeed_sentinels.sh").model
     assert all(half.is_moe for kind in model.kinds for half in kind.feed_forwards) and model.num_layers == 24
