@@ -8,7 +8,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,19 +46,32 @@ def accuracy(
     all_rows: Annotated[
         bool, typer.Option("--all-rows", help="--worst and --by also look at rows that no gate is over.")
     ] = False,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Also judge the decisions: probabilities, regret, trials (a minute).")
+    ] = False,
     skipped: Annotated[bool, typer.Option("--skipped", help="List every run that is not predicted, and why.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="The gate's verdict as JUnit XML, in this file.")] = None,
+    annotations: Annotated[
+        bool, typer.Option("--annotations", help="The gate's verdict as GitHub annotations, on standard error.")
+    ] = False,
 ) -> None:
     """Predicts every published run with its own configuration and holds it against the measurement."""
     run_set = _select(merge([read_runs(folder) for folder in runs]) if runs else read_runs(), group)
     report = compare(run_set[0], runs=run_set[1])
     against = baseline or (None if runs or group else shipped_baseline())
-    failed = _failed(report, against if write_baseline is None else baseline)
+    compared = against if write_baseline is None else baseline
+    failed, unjudged = _failed(report, compared), _unjudged(report, compared)
+    decided = _decisions(run_set, default=not runs) if decisions else None
+    if decided is not None:
+        failed = [*failed, *_failed_decisions(decided)]
     if format is Format.json:
-        _emit(_json(report, failed, against), output)
+        _emit(_json(report, failed, against, unjudged, decided), output)
     elif format is Format.csv:
         _emit(_csv(report), output)
     else:
-        _emit(_tables(report, worst, [name for name in by.split(",") if name], memory, all_rows, skipped), output)
+        text = _tables(report, worst, [name for name in by.split(",") if name], memory, all_rows, skipped)
+        _emit(text + _decision_text(decided), output)
+    _tell(report, failed, unjudged, junit, annotations)
     _gate(report, failed if baseline else [], write_baseline)
 
 
@@ -78,6 +91,25 @@ def _failed(report: Report, baseline: Path | None) -> list[str]:
     return gate.violations(report, gate.read_baseline(baseline)) if baseline else []
 
 
+def _unjudged(report: Report, baseline: Path | None) -> list[str]:
+    from autodeploy.accuracy import gate
+
+    return gate.unjudged(report, gate.read_baseline(baseline)) if baseline else []
+
+
+def _tell(report: Report, failed: list[str], unjudged: list[str], junit: Path | None, annotations: bool) -> None:
+    """The verdict for people and for CI systems."""
+    from autodeploy.accuracy import gate
+
+    for line in unjudged:
+        print(f"gate: {line}", file=sys.stderr)
+    if annotations:
+        sys.stderr.write(gate.github_lines(failed, unjudged))
+    if junit is not None:
+        judged = sorted({result.run.report_group for result in report.results if result.run.gated})
+        write_text(junit, gate.junit(judged, failed, unjudged), "--junit")
+
+
 def _gate(report: Report, found: list[str], write: Path | None) -> None:
     """Writes a baseline where asked, and fails where --baseline was given and something got worse."""
     from autodeploy.accuracy import gate
@@ -93,13 +125,40 @@ def _gate(report: Report, found: list[str], write: Path | None) -> None:
         raise typer.Exit(GATE_FAILED)
 
 
-def _json(report: Report, failed: list[str], baseline: Path | None) -> str:
+def _decisions(run_set: tuple[RunSet, list], default: bool) -> dict[str, Any]:
+    """The measured problems as a benchmark of decisions; of runs of one's own the shipped ones are fitted to as well."""
+    from autodeploy.decide.decisions import decisions_document
+    from autodeploy.decide.problems import judged_runs
+
+    chosen = judged_runs(RunSet(tuple(run_set[1]), run_set[0].models))
+    return decisions_document(
+        chosen, () if default and len(run_set[1]) == len(run_set[0].runs) else judged_runs(read_runs())
+    )
+
+
+def _failed_decisions(decided: dict[str, Any]) -> list[str]:
+    from autodeploy.decide.gate import decision_violations
+
+    return decision_violations(decided)
+
+
+def _decision_text(decided: dict[str, Any] | None) -> str:
+    if decided is None:
+        return ""
+    from autodeploy.decide.render import decision_lines
+
+    return "\n".join(decision_lines(decided)) + "\n"
+
+
+def _json(
+    report: Report, failed: list[str], baseline: Path | None, unjudged: list[str], decided: dict[str, Any] | None
+) -> str:
     from autodeploy.accuracy.document import report_document
 
-    return (
-        json.dumps(report_document(report, failed, str(baseline.name) if baseline else None), indent=1, allow_nan=False)
-        + "\n"
-    )
+    document = report_document(report, failed, baseline.name if baseline else None, unjudged)
+    if decided is not None:
+        document["decisions"] = decided
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _csv(report: Report) -> str:

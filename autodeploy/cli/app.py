@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command | dict[str, Command]] = {
         "layers": Command("autodeploy.cli.balance_layers", "layers", "Assign layers to pipeline stages."),
     },
     "calibrate": Command("autodeploy.cli.calibrate", "calibrate", "Fit a hardware profile to measurements."),
+    "trials": Command("autodeploy.cli.trials", "trials", "What to measure next, and what it is worth."),
     "accuracy": Command("autodeploy.cli.accuracy", "accuracy", "Predicted against measured, by group; a gate."),
     "export": Command("autodeploy.cli.export", "export", "Launch settings of a strategy for a training framework."),
     "sweep": Command("autodeploy.cli.sweep", "sweep", "A matrix of models x hardware x cards x batches."),

@@ -119,6 +119,10 @@ RankBy = Annotated[
     str,
     typer.Option("--rank-by", help="expected (over the error model; within a tie the simplest first) or predicted."),
 ]
+Measured = Annotated[
+    list[Path] | None,
+    typer.Option("--measured", help="Runs of your own (repeatable): training logs, or a CSV like the reference runs."),
+]
 FitProbability = Annotated[
     float, typer.Option("--fit-probability", help="Rows less likely to fit are ranked below the others.")
 ]

@@ -11,7 +11,6 @@ from autodeploy.cli import options as opt
 
 if TYPE_CHECKING:
     from autodeploy.cli.case import LoadedCase
-    from autodeploy.decide.question import Asked
     from autodeploy.search import SearchRequest, SearchResult
 
 NOTHING_FEASIBLE = 3
@@ -72,6 +71,7 @@ def search(
     all_variants: opt.AllVariants = False,
     rank_by: opt.RankBy = "expected",
     fit_probability: opt.FitProbability = 0.9,
+    measured: opt.Measured = None,
     rejected: opt.Rejected = None,
     export_dir: opt.ExportDir = None,
     export_top: opt.ExportTop = 3,
@@ -202,20 +202,11 @@ def _request(given: dict[str, Any], loaded: Any) -> SearchRequest:
     )
 
 
-def asked_of(given: dict[str, Any]) -> Asked:
-    """How the decision over what is found is asked for."""
-    from autodeploy.decide.question import Asked
-    from autodeploy.errors import InputError
-
-    if not 0.0 < given["fit_probability"] < 1.0:
-        raise InputError("--fit-probability", given["fit_probability"], "a probability between 0 and 1, such as 0.9")
-    return Asked(fit_probability=given["fit_probability"], seed=given["seed"])
-
-
 def _search(given: dict[str, Any], request: SearchRequest, progress: Any) -> SearchResult:
+    from autodeploy.cli.decisions import asked_of
     from autodeploy.search import run_search
 
-    asked = asked_of(given)
+    asked = asked_of(given, request.case, request.backend, max(request.devices))
     if given["rejected"] is None:
         return run_search(request, progress=progress, asked=asked)
     from autodeploy.report.rejected import RejectedWriter

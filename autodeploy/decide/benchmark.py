@@ -8,7 +8,7 @@ problem's own stack is known. Neither sees the pairs it is judged on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from autodeploy.decide.coverage import with_coverage
 from autodeploy.decide.covered_runs import coverage_of
 from autodeploy.decide.departures import departures
 from autodeploy.decide.draws import draw_step_s, faster_probability
-from autodeploy.decide.fit import contrast, evidence_of, fit_model
+from autodeploy.decide.fit import evidence_of, fit_model, log_ratios, remembered, with_common
 from autodeploy.decide.model import ErrorModel
 from autodeploy.decide.problems import Judged, Problem, complete_problems, problems_of
 from autodeploy.decide.ranking import TIES_AT
@@ -43,17 +43,18 @@ class Verdict:
     trials_k: dict[int, float]
 
 
-def fold_verdicts(judged: Sequence[Judged], seed: int = 0) -> list[Verdict]:
-    problems = problems_of(judged)
+def fold_verdicts(judged: Sequence[Judged], background: Sequence[Judged] = (), seed: int = 0) -> list[Verdict]:
+    """``background``: runs that are fitted to and not judged."""
+    problems, others = problems_of(judged), problems_of(background)
     families = sorted({problem.runs[0].family for problem in problems})
     order = np.random.default_rng(seed).permutation(len(families))
     fold = {family: int(order[i]) % FOLDS for i, family in enumerate(families)}
-    contrasts = {id(problem): contrast(problem) for problem in problems}
+    contrasts = remembered()
     found = []
     for held in range(FOLDS):
-        known = [p for p in problems if fold[p.runs[0].family] != held]
-        seen = [one for one in judged if fold.get(one.case.run.family, -1) != held]
-        model = with_coverage(fit_model(known, contrasts=lambda p: contrasts[id(p)]), coverage_of(seen))
+        known = [p for p in problems if fold[p.runs[0].family] != held] + others
+        seen = [one for one in (*judged, *background) if fold.get(one.case.run.family, -1) != held]
+        model = with_coverage(fit_model(known, contrasts=contrasts), coverage_of(seen))
         learned: dict[tuple[str, str], Learned | None] = {}
         for problem in problems:
             if fold[problem.runs[0].family] == held:
@@ -64,17 +65,21 @@ def fold_verdicts(judged: Sequence[Judged], seed: int = 0) -> list[Verdict]:
     return found
 
 
-def source_verdicts(judged: Sequence[Judged]) -> list[Verdict]:
-    problems = problems_of(judged)
-    contrasts = {id(problem): contrast(problem) for problem in problems}
-    found = []
-    for source in dict.fromkeys(problem.source for problem in problems):
-        known = [p for p in problems if p.source != source]
-        seen = [one for one in judged if one.case.run.group != source]
-        model = fit_model(known, shares=False, contrasts=lambda p: contrasts[id(p)])
-        model = with_coverage(model, coverage_of(seen))
-        found += [judge(model, problem) for problem in problems if problem.source == source]
-    return found
+def source_models(judged: Sequence[Judged], background: Sequence[Judged] = ()) -> dict[str, ErrorModel]:
+    """For each source the error model of all others."""
+    sources = dict.fromkeys(problem.source for problem in problems_of(judged))
+    judged = [*judged, *background]
+    problems, contrasts = problems_of(judged), remembered()
+    models = {}
+    for source in sources:
+        others = [one for one in judged if one.case.run.group != source]
+        model = fit_model([p for p in problems if p.source != source], shares=False, contrasts=contrasts)
+        models[source] = with_common(with_coverage(model, coverage_of(others)), log_ratios(others))
+    return models
+
+
+def source_verdicts(judged: Sequence[Judged], models: Mapping[str, ErrorModel]) -> list[Verdict]:
+    return [judge(models[problem.source], problem) for problem in problems_of(judged)]
 
 
 def _same_stack(model: ErrorModel, stack: tuple[str, str], known: Sequence[Problem]) -> Learned | None:

@@ -14,7 +14,7 @@ from autodeploy.decide import priors
 from autodeploy.decide.belief import Evidence
 from autodeploy.decide.likelihood import Contrasts, contrasts_of, informed_by, minus_log_likelihood
 from autodeploy.decide.model import ErrorModel, card_family
-from autodeploy.decide.problems import Problem, complete_problems
+from autodeploy.decide.problems import Judged, Problem, complete_problems
 from autodeploy.decide.rows import AXES, Rows
 from cost_models.strategies import F64, Bool
 
@@ -33,6 +33,8 @@ def fit_model(
     """Variances and degrees of ``problems``, and with ``shares`` what the cases of a stack share; ``contrasts`` where
     they are at hand."""
     problems = complete_problems(problems)
+    if not problems:
+        return ErrorModel()
     found = [(contrasts or contrast)(problem) for problem in problems]
     causes = problems[0].rows.causes
     names = [*causes, *(f"axis {axis}" for axis in AXES), "near", "noise"]
@@ -75,6 +77,19 @@ def standard_errors(model: ErrorModel, found: Sequence[Contrasts]) -> dict[str, 
 
 def contrast(problem: Problem) -> Contrasts:
     return contrasts_of(problem.rows, problem.log_ratio)
+
+
+def remembered() -> Callable[[Problem], Contrasts]:
+    """``contrast``, worked out once for each problem however many fits it is part of."""
+    known: dict[tuple[str, ...], Contrasts] = {}
+
+    def found(problem: Problem) -> Contrasts:
+        key = tuple(run.id for run in problem.runs)
+        if key not in known:
+            known[key] = contrast(problem)
+        return known[key]
+
+    return found
 
 
 def _maximise(found: Sequence[Contrasts], start: F64, free: Bool) -> tuple[F64, float]:
@@ -168,11 +183,12 @@ def _share_likelihoods(model: ErrorModel, block: Sequence[Problem], grid: Sequen
 
 def with_common(model: ErrorModel, log_ratios_by_source: Mapping[str, Sequence[float]]) -> ErrorModel:
     """The common factor of machine and stack, from the sources' means of log(measured / predicted): most sources are known
-    to a few percent, some are far off. Likeliest mixture of two normals of mean 0, on a grid."""
+    to a few percent, some are far off. Likeliest mixture of two normals of mean 0, on a grid;
+    how far off the strange are stays a prior: too few sources are."""
     means = np.array([np.mean(values) for values in log_ratios_by_source.values() if len(values) >= LEAST_RUNS])
     if len(means) < priors.ENOUGH_PROBLEMS:
         return model
-    grid = [(known, strange, share) for known in COMMON_GRID for strange in STRANGE_GRID for share in SHARE_GRID]
+    grid = [(known, priors.STRANGE_SD, share) for known in COMMON_GRID for share in SHARE_GRID]
 
     def likelihood(at: tuple[float, float, float]) -> float:
         known, strange, share = at
@@ -184,8 +200,14 @@ def with_common(model: ErrorModel, log_ratios_by_source: Mapping[str, Sequence[f
 
 
 LEAST_RUNS = 3  # of a source whose mean counts
-COMMON_GRID, STRANGE_GRID, SHARE_GRID = (
-    (0.02, 0.03, 0.04, 0.05, 0.07, 0.1),
-    (0.15, 0.2, 0.3),
-    (0.05, 0.1, 0.2, 0.3, 0.4),
-)
+COMMON_GRID, SHARE_GRID = (0.02, 0.03, 0.04, 0.05, 0.07, 0.1), (0.05, 0.1, 0.2, 0.3, 0.4)
+
+
+def log_ratios(judged: Sequence[Judged]) -> dict[str, list[float]]:
+    """log(measured / predicted) of complete runs, by source."""
+    found: dict[str, list[float]] = {}
+    for one in judged:
+        run = one.case.run
+        if run.complete and run.step_time_s is not None:
+            found.setdefault(run.group, []).append(float(np.log(run.step_time_s / one.prediction.step_s)))
+    return found

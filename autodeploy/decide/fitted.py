@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from autodeploy.accuracy.held_out import SOURCES
 from autodeploy.decide.coverage import coverage_document, with_coverage
 from autodeploy.decide.covered_runs import coverage_of
-from autodeploy.decide.fit import contrast, fit_model, standard_errors, with_common
+from autodeploy.decide.fit import contrast, fit_model, log_ratios, standard_errors, with_common
 from autodeploy.decide.memory import memory_document
 from autodeploy.decide.memory_data import fit_memory_models
 from autodeploy.decide.parameters import SCHEMA
@@ -40,16 +38,6 @@ def fitted_document(judged: Sequence[Judged]) -> dict[str, Any]:
         "memory": memory_document(fit_memory_models(judged)),
         "coverage": coverage_document(covered),
     })  # fmt: skip
-
-
-def log_ratios(judged: Sequence[Judged]) -> dict[str, list[float]]:
-    """log(measured / predicted) of complete runs, by source."""
-    found: dict[str, list[float]] = {}
-    for one in judged:
-        run = one.case.run
-        if run.complete and run.step_time_s is not None:
-            found.setdefault(run.group, []).append(float(np.log(run.step_time_s / one.prediction.step_s)))
-    return found
 
 
 def _rounded(value: Any) -> Any:

@@ -36,15 +36,23 @@ def usage(one: Judged) -> float:
     return one.prediction.reserved_bytes / one.case.hardware.usable_bytes
 
 
+def peak_log_ratio(one: Judged) -> float | None:
+    """log(measured peak / predicted), of the reading that the source states; None where none was measured."""
+    run, prediction = one.case.run, one.prediction
+    if run.peak_memory_gib is None or run.oom:
+        return None
+    reserved = (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
+    predicted = prediction.reserved_bytes if reserved else prediction.allocated_bytes
+    return float(np.log(run.peak_memory_gib * GIB / predicted))
+
+
 def data_of(judged: Sequence[Judged]) -> MemoryData:
     """A run whose peak was measured tells its peak; any other its verdict."""
     peaks, usages, verdicts = [], [], []
     for one in judged:
-        run, prediction = one.case.run, one.prediction
-        if run.peak_memory_gib is not None and not run.oom:
-            reserved = (run.memory_kind or "reserved").startswith(RESERVED_KINDS)
-            predicted = prediction.reserved_bytes if reserved else prediction.allocated_bytes
-            peaks.append(np.log(run.peak_memory_gib * GIB / predicted))
+        peak = peak_log_ratio(one)
+        if peak is not None:
+            peaks.append(peak)
         elif died(one) is not None:
             usages.append(np.log(usage(one)))
             verdicts.append(float(bool(died(one))))

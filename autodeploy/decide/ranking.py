@@ -39,6 +39,10 @@ class Question:
     fit_probability: float = FIT_PROBABILITY
     seed: int = 0
 
+    @property
+    def weights(self) -> F64:
+        return np.ones(len(self.rows)) if self.weight is None else self.weight
+
     def take(self, index: NDArray[np.intp]) -> Question:
         weight = None if self.weight is None else self.weight[index]
         return replace(self, rows=self.rows.take(index), evidence_runs=self.evidence_runs[index], weight=weight)
@@ -60,12 +64,19 @@ class Decision:
     question: Question
 
     def take(self, index: NDArray[np.intp]) -> Decision:
-        """The rows at ``index`` in that order; ``order`` then lists them as they are."""
+        """The rows at ``index`` in that order; ``order`` then lists them as they are, and ``fastest`` is the fastest of them:
+        a group may be shown by the simplest of its variants instead."""
         names = ("expected_s", "low_s", "high_s", "fit_probability", "best_probability", "tie", "departures")
         arrays: dict[str, Any] = {name: getattr(self, name)[index] for name in names}
-        places = {int(row): place for place, row in enumerate(index)}
-        fastest = None if self.fastest is None else places.get(self.fastest)
-        return replace(self, **arrays, order=np.arange(len(index)), fastest=fastest, question=self.question.take(index))
+        question = self.question.take(index)
+        fastest = _fastest(arrays["expected_s"] * question.weights, arrays["fit_probability"], question.fit_probability)
+        return replace(self, **arrays, order=np.arange(len(index)), fastest=fastest, question=question)
+
+
+def _fastest(expected: F64, fits: F64, least: float) -> int | None:
+    """The row with the least expected time of those likely enough to fit; None where there is none."""
+    likely = fits >= least
+    return int(np.argmin(np.where(likely, expected, np.inf))) if likely.any() else None
 
 
 def decide(question: Question) -> Decision:
@@ -75,13 +86,13 @@ def decide(question: Question) -> Decision:
     draws_s = draw_step_s(belief, question.seed)
     fits = question.memory.fit_probability(rows.usage)
     drawn_fits = question.memory.draw_fits(rows.usage, len(draws_s), question.seed)
-    weight = np.ones(len(rows)) if question.weight is None else question.weight
-    weighted, expected = draws_s * weight, belief.expected_s * weight
+    weighted, expected = draws_s * question.weights, belief.expected_s * question.weights
     likely = fits >= question.fit_probability
-    fastest = int(np.argmin(np.where(likely, expected, np.inf))) if likely.any() else None
+    fastest = _fastest(expected, fits, question.fit_probability)
     tie = np.zeros(len(rows), dtype=bool)
     if fastest is not None:
-        tie = likely & ((weighted < weighted[:, fastest : fastest + 1]).mean(axis=0) >= TIES_AT)
+        first = weighted[:, fastest : fastest + 1]
+        tie = likely & ((weighted < first).mean(axis=0) + 0.5 * (weighted == first).mean(axis=0) >= TIES_AT)
         tie[fastest] = True
     away = departures(rows)
     return Decision(

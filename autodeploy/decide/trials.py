@@ -18,6 +18,7 @@ from autodeploy.decide.normal import normal_quantile
 from cost_models.strategies import F64
 
 QUANTILES = 24
+TINY = 1e-18
 BLOCK = 3  # rows of the prior order that trials settle before they look further
 
 
@@ -54,7 +55,7 @@ def knowledge_gradient(outlook: Outlook, columns: F64, variances: F64) -> F64:
     """Expected fall of the least mean log time, [O]. ``columns`` [O, N]: covariance of each observation with the rows;
     ``variances`` [O]: of the observation, its noise included."""
     z = normal_quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
-    slopes = columns / np.sqrt(variances)[:, None]
+    slopes = columns / np.sqrt(np.maximum(variances, TINY))[:, None]
     least = (outlook.mean[None, :, None] + slopes[:, :, None] * z).min(axis=1)
     return np.maximum(outlook.mean.min() - least.mean(axis=1), 0.0)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cost_models.step import StepCost
 
 
-def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
+def head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
     return {
         "schema": schema,
         "tool_version": autodeploy.__version__,
@@ -28,6 +28,7 @@ def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
             "name": case.model.name,
             "parameters": case.model.parameters(),
             "active_parameters": case.model.active_parameters(),
+            "unread": list(case.model.unread),
         },
         "hardware": case.hardware.name,
         "backend": case.backend,
@@ -43,13 +44,13 @@ def _head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
 
 def document_head(schema: str, case: Case, devices: int) -> dict[str, Any]:
     """What every document says of its case."""
-    return _head(schema, case, 0, devices)
+    return head(schema, case, 0, devices)
 
 
 def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
     """``autodeploy.search/1``."""
     request, counts = result.request, result.counts
-    document = _head("autodeploy.search/1", case, request.seed, max(request.devices))
+    document = head("autodeploy.search/1", case, request.seed, max(request.devices))
     if len(request.devices) > 1:
         document["devices_range"] = list(request.devices)
     document |= {"method": request.method, "objective": request.objective, "timed_out": result.timed_out}
@@ -110,7 +111,7 @@ def estimate_document(
     case: Case, batch: StrategyBatch, cost: StepCost, *, simulated_s: float | None = None
 ) -> dict[str, Any]:
     """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
-    document = _head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
+    document = head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
     _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
     document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0], simulated_s=simulated_s) | {
         "per_rank": per_rank(batch, cost, 0)
