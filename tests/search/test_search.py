@@ -207,7 +207,9 @@ def test_what_the_study_found_fastest_is_ranked_though_the_closed_form_hides_it(
 
     def refiner(case: object, batch: StrategyBatch) -> np.ndarray:
         step_s = fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
-        return np.where((batch.tp == 4) & (batch.pp == 1) & (batch.micro_batch == 1) & (batch.recompute == 0), 0.01, step_s)
+        return np.where(
+            (batch.tp == 4) & (batch.pp == 1) & (batch.micro_batch == 1) & (batch.recompute == 0), 0.01, step_s
+        )
 
     result = run(method=method, trials=200, refiner=refiner, top=1, rank_by="predicted")
     assert result.ranking is not None and result.ranking.simulated_s[0] == 0.01
