@@ -63,7 +63,7 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
     from autodeploy.search.candidates import price
     from autodeploy.search.real_parts import standard_space
     from autodeploy.search.shortlist import shorten
-    from autodeploy.search.space import SpaceCounts, chunks
+    from autodeploy.search.space import WalkCounts, chunks
     from cost_models.case import Case
     from cost_models.inputs import Workload
     from cost_models.step import evaluate
@@ -81,7 +81,7 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
     began, wall_began = time.process_time(), time.perf_counter()
     while done < options.strategies:
         before = done
-        for batch in chunks(standard_space, request, SpaceCounts()):
+        for batch in chunks(standard_space, request, WalkCounts()):
             batch = batch.take(slice(0, options.strategies - done))
             started = time.process_time()
             candidates = price(request, batch, evaluate)

@@ -78,7 +78,7 @@ def pangu() -> int:
     import subprocess
 
     case = ["pangu-ultra-moe-718b", "--hardware", "atlas-800t-a2", "--devices", "6144", "--seq-length", "8192"]
-    case += ["--global-batch", "4608", "--format", "json", "--all-variants", "--top", "400"]
+    case += ["--global-batch", "4608", "--format", "json", "--all-variants", "--top", "120"]
     narrow = ["--tp", "8", "--pp", "16", "--vpp", "2", "--ep", "32", "--etp", "1", "--cp", "1"]
     rows = []
     for options in ([], narrow):

@@ -21,7 +21,7 @@ from autodeploy.cli.case import CaseOptions, load_case
 from autodeploy.replay import simulated_step_s
 from autodeploy.search import SearchRequest, run_search
 from autodeploy.search.real_parts import standard_space
-from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.space import WalkCounts, chunks
 from autodeploy.strategy.axes import Axes
 from cost_models.step import evaluate
 
@@ -112,7 +112,7 @@ def optimum_s(request: SearchRequest, largest: int) -> tuple[float | None, int]:
     """The fastest replayed step of all strategies that fit (None where there are too many), and how many fit."""
     best, fitting = np.inf, 0
     parts = []
-    for batch in chunks(standard_space, request, SpaceCounts()):
+    for batch in chunks(standard_space, request, WalkCounts()):
         parts.append(batch.take(evaluate(request.case, batch).feasible))
         fitting += len(parts[-1])
     if fitting > largest:

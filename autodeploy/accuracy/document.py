@@ -11,8 +11,10 @@ from autodeploy.report.error_band import band_of
 SCHEMA = "autodeploy.accuracy/1"
 
 
-def report_document(report: Report, failed: list[str] | None = None, baseline: str | None = None) -> dict[str, Any]:
-    """Keys change only by addition. ``failed``: what the gate over ``baseline`` (a file's name) says."""
+def report_document(
+    report: Report, failed: list[str] | None = None, baseline: str | None = None, unjudged: list[str] | None = None
+) -> dict[str, Any]:
+    """Keys change only by addition. ``failed`` and ``unjudged``: what the gate over ``baseline`` (a file's name) says."""
     return {
         "schema": SCHEMA,
         "runs": [run_row(result) for result in report.results],
@@ -20,7 +22,7 @@ def report_document(report: Report, failed: list[str] | None = None, baseline: s
         "families": family_figures(report),
         "targets": [target_row(status) for status in target_status(report)],
         "total": total_figures(report),
-        "gate": {"passed": not failed, "failed": failed or [], "baseline": baseline},
+        "gate": {"passed": not failed, "failed": failed or [], "unjudged": unjudged or [], "baseline": baseline},
     }
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from autodeploy.accuracy.compare import Report, group_figures
-from autodeploy.accuracy.targets import target_status
+from autodeploy.accuracy.targets import TargetStatus, target_status
 from autodeploy.errors import InputError
 from autodeploy.files import parse_json, read_text, write_text
 
@@ -26,7 +26,7 @@ def baseline_of(report: Report) -> dict[str, Any]:
         for name, parts in group_figures(report).items()
         if parts["complete"]["runs"]
     }
-    targets = {s.target.name: {"value": _rounded(s.value), "met": s.met} for s in target_status(report)}
+    targets = {s.target.name: {"value": _rounded(s.value), "met": s.met, "rows": s.rows} for s in target_status(report)}
     return {"schema": SCHEMA, "groups": groups, "targets": targets}
 
 
@@ -110,12 +110,60 @@ def _worse_by(key: str, before: float | None, after: float | None) -> float:
 
 
 def _target_violations(report: Report, baseline: Mapping[str, Any]) -> list[str]:
-    """A target that the baseline had met must stay met."""
+    """A target that the baseline had met must stay met, where all its rows were run."""
     found = []
     for status in target_status(report):
         target = status.target
-        if baseline["targets"].get(target.name, {}).get("met") and not status.met:
+        before = baseline["targets"].get(target.name, {})
+        if before.get("met") and not status.met and not _partly_run(report, status, before):
             sign = ">=" if target.at_least else "<="
             value = "none" if status.value is None else f"{status.value:.4f}"
             found.append(f"target {target.name}: {target.metric} {value}, was met, must be {sign} {target.limit:g}")
     return found
+
+
+def unjudged(report: Report, baseline: Mapping[str, Any]) -> list[str]:
+    """Targets over several sources of which only some were run: no verdict, and why."""
+    return [
+        f"target {status.target.name}: not judged, it spans {', '.join(_not_run(report, status))} too"
+        for status in target_status(report)
+        if _partly_run(report, status, baseline["targets"].get(status.target.name, {}))
+    ]
+
+
+def _partly_run(report: Report, status: TargetStatus, before: Mapping[str, Any]) -> bool:
+    """Whether a source of the target was left out of the run. A source that is there but lost rows is judged: its group
+    says so."""
+    return bool(_not_run(report, status)) and status.rows < before.get("rows", status.target.rows)
+
+
+def _not_run(report: Report, status: TargetStatus) -> list[str]:
+    there = {(result.run.group, result.run.precision_class) for result in report.results}
+    wanted = status.target.precision
+    return [s for s in status.target.sources if not any(g == s and wanted in ("", p) for g, p in there)]
+
+
+def junit(judged: Sequence[str], failed: Sequence[str], skipped: Sequence[str]) -> str:
+    """The verdict as JUnit XML: one case per judged group, one per failure, one per target without a verdict."""
+    from xml.sax.saxutils import escape, quoteattr
+
+    cases = [f'  <testcase classname="accuracy" name={quoteattr(name)}/>' for name in judged]
+    cases += [
+        f'  <testcase classname="accuracy" name={quoteattr(line.split(":")[0])}><failure>{escape(line)}</failure></testcase>'
+        for line in failed
+    ]
+    cases += [
+        f'  <testcase classname="accuracy" name={quoteattr(line.split(":")[0])}><skipped>{escape(line)}</skipped></testcase>'
+        for line in skipped
+    ]
+    head = f'<testsuite name="accuracy" tests="{len(cases)}" failures="{len(failed)}" skipped="{len(skipped)}">'
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>"]) + "\n"
+
+
+def github_lines(failed: Sequence[str], skipped: Sequence[str]) -> str:
+    """The verdict as GitHub Actions reads it."""
+    lines = [
+        *(f"::error title=accuracy::{line}" for line in failed),
+        *(f"::notice title=accuracy::{line}" for line in skipped),
+    ]
+    return "".join(line + "\n" for line in lines)

@@ -50,22 +50,28 @@ def accuracy(
         bool, typer.Option("--decisions", help="Also judge the decisions: probabilities, regret, trials (a minute).")
     ] = False,
     skipped: Annotated[bool, typer.Option("--skipped", help="List every run that is not predicted, and why.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="The gate's verdict as JUnit XML, in this file.")] = None,
+    annotations: Annotated[
+        bool, typer.Option("--annotations", help="The gate's verdict as GitHub annotations, on standard error.")
+    ] = False,
 ) -> None:
     """Predicts every published run with its own configuration and holds it against the measurement."""
     run_set = _select(merge([read_runs(folder) for folder in runs]) if runs else read_runs(), group)
     report = compare(run_set[0], runs=run_set[1])
     against = baseline or (None if runs or group else shipped_baseline())
-    failed = _failed(report, against if write_baseline is None else baseline)
+    compared = against if write_baseline is None else baseline
+    failed, unjudged = _failed(report, compared), _unjudged(report, compared)
     decided = _decisions(run_set, default=not runs) if decisions else None
     if decided is not None:
         failed = [*failed, *_failed_decisions(decided)]
     if format is Format.json:
-        _emit(_json(report, failed, against, decided), output)
+        _emit(_json(report, failed, against, unjudged, decided), output)
     elif format is Format.csv:
         _emit(_csv(report), output)
     else:
         text = _tables(report, worst, [name for name in by.split(",") if name], memory, all_rows, skipped)
         _emit(text + _decision_text(decided), output)
+    _tell(report, failed, unjudged, junit, annotations)
     _gate(report, failed if baseline else [], write_baseline)
 
 
@@ -83,6 +89,25 @@ def _failed(report: Report, baseline: Path | None) -> list[str]:
     from autodeploy.accuracy import gate
 
     return gate.violations(report, gate.read_baseline(baseline)) if baseline else []
+
+
+def _unjudged(report: Report, baseline: Path | None) -> list[str]:
+    from autodeploy.accuracy import gate
+
+    return gate.unjudged(report, gate.read_baseline(baseline)) if baseline else []
+
+
+def _tell(report: Report, failed: list[str], unjudged: list[str], junit: Path | None, annotations: bool) -> None:
+    """The verdict for people and for CI systems."""
+    from autodeploy.accuracy import gate
+
+    for line in unjudged:
+        print(f"gate: {line}", file=sys.stderr)
+    if annotations:
+        sys.stderr.write(gate.github_lines(failed, unjudged))
+    if junit is not None:
+        judged = sorted({result.run.report_group for result in report.results if result.run.gated})
+        write_text(junit, gate.junit(judged, failed, unjudged), "--junit")
 
 
 def _gate(report: Report, found: list[str], write: Path | None) -> None:
@@ -125,10 +150,12 @@ def _decision_text(decided: dict[str, Any] | None) -> str:
     return "\n".join(decision_lines(decided)) + "\n"
 
 
-def _json(report: Report, failed: list[str], baseline: Path | None, decided: dict[str, Any] | None) -> str:
+def _json(
+    report: Report, failed: list[str], baseline: Path | None, unjudged: list[str], decided: dict[str, Any] | None
+) -> str:
     from autodeploy.accuracy.document import report_document
 
-    document = report_document(report, failed, str(baseline.name) if baseline else None)
+    document = report_document(report, failed, baseline.name if baseline else None, unjudged)
     if decided is not None:
         document["decisions"] = decided
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -92,6 +92,13 @@ def _half_blocks(keys: Keys, layers: int, assume: str) -> list[Words] | None:
     return [_half(field, word, assume) for word in names]
 
 
+def mtp_words(keys: Keys, assume: str) -> list[Words]:
+    """The half-blocks of a multi-token-prediction module where they are listed (Nemotron-H)."""
+    pattern, listed = keys.text("mtp_hybrid_override_pattern"), keys.found("mtp_layers_block_type")[1]
+    names = [LETTERS.get(letter, letter) for letter in pattern] or (listed if isinstance(listed, list) else [])
+    return [_half("mtp_layers_block_type", name, assume) for name in names]
+
+
 def _half(field: str, word: Any, assume: str) -> Words:
     known = MIXER_WORDS | HALF_WORDS
     taken = translate(field, word, known, assume)

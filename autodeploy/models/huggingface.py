@@ -7,7 +7,7 @@ say how the checkpoint is stored, not how it is trained. Shape-like keys that no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from autodeploy.models.hf_blocks import block_configs
 from autodeploy.models.hf_families import ENCODERS, Family, find_family
 from autodeploy.models.hf_keys import Keys, text_part
 from autodeploy.models.hf_unread import unread_keys
-from autodeploy.models.hf_words import LINEAR, MLP, MOE, NONE, SLIDING, Words, layer_count, layer_words
+from autodeploy.models.hf_words import LINEAR, MLP, MOE, NONE, SLIDING, Words, layer_count, layer_words, mtp_words
 from autodeploy.models.runs import MOST_LAYERS, runs_of
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
 
@@ -33,7 +33,8 @@ def parse_config(document: Mapping[str, Any], name: str = "model", assume: str =
         notes.append("only the text model is counted, not vision or audio parts")
     model_type, family = _family(raw, notes)
     layers = _layers(keys, model_type)
-    kinds = _kinds(_Reader(keys=keys, family=family, model_type=model_type, notes=notes), layers, assume)
+    reader = _Reader(keys=keys, family=family, model_type=model_type, notes=notes)
+    kinds = _kinds(reader, layers, assume)
     ends = hf_extras.model_extra(model_type, keys)
     tied = _tied(keys, family, notes)
     mtp = _mtp_modules(keys)
@@ -44,6 +45,7 @@ def parse_config(document: Mapping[str, Any], name: str = "model", assume: str =
         layers=runs_of(kinds),
         tied_embeddings=tied,
         mtp_modules=mtp,
+        mtp_kind=_mtp_kind(reader, mtp_words(keys, assume)) if mtp else None,
         norm_bias=family.norm_bias or _layer_norm(keys, family, notes),
         learned_positions=keys.count("max_seq_length", 0) if family.learned_positions else 0,
         embedding_norm=family.embedding_norm,
@@ -117,6 +119,22 @@ def _kinds(reader: _Reader, layers: int, assume: str) -> list[LayerKind]:
     if family.shared_block:
         return _share(kinds)
     return kinds
+
+
+def _mtp_kind(reader: _Reader, words: Sequence[Words]) -> LayerKind | None:
+    """One block with all the halves that a module lists; None where it lists none: as the last layer."""
+    if not words:
+        return None
+    gated = hf_feed_forward.is_gated(reader.keys, reader.family, reader.notes)
+    blocks = [_block(reader, word, 0, word.feed_forward == MOE, gated, "") for word in words]
+    attentions = [half for block in blocks for half in block.attentions]
+    mlps = [half for block in blocks for half in block.feed_forwards]
+    return LayerKind(
+        attention=attentions[0] if attentions else None,
+        feed_forward=mlps[0] if mlps else None,
+        norms=sum(block.norms for block in blocks),
+        more=(*attentions[1:], *mlps[1:]),
+    )
 
 
 def _looped(keys: Keys, layer: int) -> bool:

@@ -29,6 +29,7 @@ def head(schema: str, case: Case, seed: int, devices: int) -> dict[str, Any]:
             "name": case.model.name,
             "parameters": case.model.parameters(),
             "active_parameters": case.model.active_parameters(),
+            "unread": list(case.model.unread),
         },
         "hardware": case.hardware.name,
         "backend": case.backend,

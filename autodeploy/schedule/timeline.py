@@ -8,7 +8,7 @@ import numpy as np
 
 from autodeploy.schedule.operations import KIND_NAMES, B, F, I, ScheduleError
 from autodeploy.schedule.request import SimulationResult, StepEvents
-from autodeploy.schedule.segments import LANE_NAMES, Segment
+from autodeploy.schedule.segments import Segment
 from cost_models.schedules import SCHEDULE_TABLE
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
@@ -108,7 +108,3 @@ def hops(result: SimulationResult, all_slices: list[Slice], scenario: int = 0) -
 def in_window(all_slices: list[Slice], start_s: float, end_s: float) -> list[Slice]:
     """Slices that touch the window."""
     return [piece for piece in all_slices if piece.end_s > start_s and piece.start_s < end_s]
-
-
-def lane_label(lane: int) -> str:
-    return LANE_NAMES[lane]

@@ -10,7 +10,7 @@ import numpy as np
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import rank_within_group
-from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.space import WalkCounts, chunks
 from autodeploy.search.twin import Twin
 from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch
 
@@ -98,7 +98,7 @@ def fewest_cards(request: SearchRequest, twin: Twin) -> str:
 
 
 def _any_feasible(request: SearchRequest, twin: Twin) -> StrategyBatch | None:
-    for batch in chunks(twin.space, request, SpaceCounts()):
+    for batch in chunks(twin.space, request, WalkCounts()):
         cost = twin.evaluate(request.case, batch)
         if cost.feasible.any():
             least = int(np.argmin(np.where(cost.feasible, cost.step_s, np.inf)))

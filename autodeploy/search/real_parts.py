@@ -13,7 +13,7 @@ from autodeploy.errors import InputError
 from autodeploy.search.request import Progress, SearchRequest, SimulateBatch
 from autodeploy.search.run import SearchResult, search
 from autodeploy.search.screen import OnPriced
-from autodeploy.search.space import SpaceCounts
+from autodeploy.search.space import WalkCounts
 from autodeploy.search.twin import Twin
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cost_models.step import StepCost
 
 
-def standard_space(request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator[StrategyBatch]:
+def standard_space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
     """The strategies of one number of cards."""
     from autodeploy.strategy.space import enumerate_space
 

@@ -14,7 +14,7 @@ from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.screen import OnPriced, screen
-from autodeploy.search.space import SpaceCounts
+from autodeploy.search.space import WalkCounts
 from autodeploy.search.twin import Twin, with_time
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class SearchResult:
     """``ranking`` is None where nothing fits; then ``misses`` says what comes closest."""
 
     request: SearchRequest
-    counts: SpaceCounts
+    counts: WalkCounts
     ranking: Ranking | None = None
     cost: StepCost | None = None  # of the ranked strategies, in order
     misses: list[NearMiss] = field(default_factory=list)
@@ -133,7 +133,7 @@ def _study(
     """As above, for a study alone."""
     from autodeploy.search.study import study_space
 
-    counts, began = SpaceCounts(), time.monotonic()
+    counts, began = WalkCounts(), time.monotonic()
     found = study_space(request, twin, counts, deadline, progress)
     result = SearchResult(
         request=request, counts=counts, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,

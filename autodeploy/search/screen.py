@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from autodeploy.search.candidates import Candidates, price
 from autodeploy.search.request import Evaluate, Progress, SearchRequest
 from autodeploy.search.shortlist import Shortlist, shorten
-from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.space import WalkCounts, chunks
 from autodeploy.search.twin import Twin
 from cost_models.strategies import StrategyBatch
 
@@ -20,7 +20,7 @@ OnPriced = Callable[[Candidates], None]
 @dataclass(frozen=True, slots=True, eq=False)
 class Screened:
     shortlist: Shortlist | None  # None: the space is empty
-    counts: SpaceCounts
+    counts: WalkCounts
     seconds: float
     timed_out: bool
     interrupted: bool = False  # by Ctrl-C: what was found until then counts
@@ -36,7 +36,7 @@ def screen(
 ) -> Screened:
     """Prices every strategy and keeps a shortlist. ``on_priced`` sees every batch (the list of what does not fit)."""
     began = time.monotonic()
-    counts = SpaceCounts()
+    counts = WalkCounts()
     keep = kept(request)
     shortlist: Shortlist | None = None
     timed_out = interrupted = False

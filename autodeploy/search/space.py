@@ -14,7 +14,7 @@ CHUNK = 16384  # strategies priced at once: large enough for numpy, small enough
 
 
 @dataclass(slots=True)
-class SpaceCounts:
+class WalkCounts:
     """Filled while the space is walked."""
 
     core: int = 0
@@ -26,10 +26,10 @@ class SpaceCounts:
 class Space(Protocol):
     """``batches`` may be walked once for each number of cards; ``counts`` grows as it is walked."""
 
-    def __call__(self, request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator[StrategyBatch]: ...
+    def __call__(self, request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]: ...
 
 
-def chunks(space: Space, request: SearchRequest, counts: SpaceCounts) -> Iterator[StrategyBatch]:
+def chunks(space: Space, request: SearchRequest, counts: WalkCounts) -> Iterator[StrategyBatch]:
     """All strategies of all numbers of cards asked for, at most CHUNK at a time; sizes coarse to fine, so that a search
     that is stopped early has seen the whole range."""
     for devices in coarse_to_fine(request.devices):

@@ -13,7 +13,7 @@ from autodeploy.search.moves import free_moves, landscape_around
 from autodeploy.search.pooled import refined_prices
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.shortlist import Shortlist
-from autodeploy.search.space import Space, SpaceCounts, chunks
+from autodeploy.search.space import Space, WalkCounts, chunks
 from autodeploy.search.twin import Twin
 from autodeploy.study.landscape import Catalogue, Landscape
 from autodeploy.study.loop import Refined, refine
@@ -67,7 +67,7 @@ def nothing_better(request: SearchRequest, twin: Twin, catalogue: Candidates) ->
 
 
 def study_space(
-    request: SearchRequest, twin: Twin, counts: SpaceCounts, deadline: float | None, progress: Progress | None
+    request: SearchRequest, twin: Twin, counts: WalkCounts, deadline: float | None, progress: Progress | None
 ) -> Refined:
     """What a study alone finds in the whole space, in closed-form prices."""
     landscape = landscape_of_space(request, twin.space, counts)
@@ -78,7 +78,7 @@ def study_space(
     return _screened(request, twin, found, found.seconds)
 
 
-def landscape_of_space(request: SearchRequest, space: Space, counts: SpaceCounts) -> Landscape | None:
+def landscape_of_space(request: SearchRequest, space: Space, counts: WalkCounts) -> Landscape | None:
     """None where the space is empty. Walks the space once; prices nothing."""
     parts = list(chunks(space, request, counts))
     if not parts:

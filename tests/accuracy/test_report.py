@@ -192,3 +192,33 @@ def test_residuals_by_column(fake_report):
 def test_worst_is_sorted(fake_report):
     errors = [abs(r.time_error_frac) for r in worst(fake_report.results, 10)]
     assert len(errors) == 10 and errors == sorted(errors, reverse=True)
+
+
+def test_a_target_over_sources_that_were_not_run_is_not_judged(fake_report):
+    """Alone, one of the sources of a pooled target may miss it: that is no verdict on the target, and is said to be none."""
+    from autodeploy.accuracy import Report
+    from autodeploy.accuracy.targets import TARGETS, target_status
+
+    pooled = next(target for target in TARGETS if len(target.sources) > 1 and target.metric == "rank_tau")
+    whole = gates.baseline_of(fake_report)
+    whole["targets"][pooled.name] = {"value": 0.9, "met": True, "rows": 2000}
+    one = Report(tuple(r for r in fake_report.results if r.run.group == pooled.sources[0]))
+    assert next(s for s in target_status(one) if s.target.name == pooled.name).rows < 2000
+    assert not [line for line in gates.violations(one, whole) if pooled.name in line]
+    said = [line for line in gates.unjudged(one, whole) if pooled.name in line]
+    assert len(said) == 1 and pooled.sources[1] in said[0]
+    assert gates.unjudged(fake_report, whole) == []
+
+
+def test_the_verdict_for_ci_systems():
+    from xml.etree import ElementTree
+
+    suite = ElementTree.fromstring(
+        gates.junit(["a/bf16"], ["b/fp8 time_mape: 1% -> 9% & <worse>"], ["target t: not judged"])
+    )
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    assert suite.find("testcase/failure").text.endswith("<worse>")
+    assert (
+        gates.github_lines(["b: worse"], ["t: no"])
+        == "::error title=accuracy::b: worse\n::notice title=accuracy::t: no\n"
+    )

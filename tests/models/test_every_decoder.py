@@ -97,6 +97,20 @@ def test_sliding_layers_with_their_own_heads() -> None:
     assert (near.query_heads, near.kv_heads, near.window_tokens, far.query_heads) == (8, 2, 8, 4)
 
 
+def test_a_module_of_several_half_blocks() -> None:
+    state = {
+        "ssm_state_size": 8,
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }
+    model = read(model_type="nemotron_h", hybrid_override_pattern="M*M-", num_nextn_predict_layers=1,
+                 mtp_hybrid_override_pattern="*E", **state)  # fmt: skip
+    kind = model.mtp_layer_kind
+    assert (kind.attention.kind, kind.feed_forward.experts, kind.norms) == ("softmax", 4, 2)
+
+
 def test_one_layer_may_differ() -> None:
     model = read(per_layer_config={"02": {"head_dim": 32}}, head_dim=16)
     assert [model.kinds[i].attention.head_dim for i in model.layer_sequence()] == [16, 16, 32, 16]

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from autodeploy.search.request import SearchRequest
-from autodeploy.search.space import SpaceCounts
+from autodeploy.search.space import WalkCounts
 from autodeploy.strategy.axes import among
 from cost_models.case import Case
 from cost_models.inputs import (
@@ -80,7 +80,7 @@ def layout(pp: int, vpp: int) -> Layout:
     return Layout(pp=pp, vpp=vpp, counts=counts)
 
 
-def space(request: SearchRequest, devices: int, counts: SpaceCounts) -> Iterator[StrategyBatch]:
+def space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
     """Powers of two; one batch for each (tp, pp)."""
     for tp, pp in product((1, 2, 4), (1, 2, 4)):
         if devices % (tp * pp) or tp not in among(request.axes.tp, (1, 2, 4)):

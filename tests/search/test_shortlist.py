@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from autodeploy.search.candidates import Candidates, best_first, compact_layouts, group_key, objective, price
 from autodeploy.search.rank import identities, rank
 from autodeploy.search.shortlist import best_of_groups, nearest_misses, pareto_front, rank_within_group, shorten
-from autodeploy.search.space import SpaceCounts, chunks
+from autodeploy.search.space import WalkCounts, chunks
 from cost_models.strategies import StrategyBatch
 from tests.search import fakes
 
@@ -19,7 +19,7 @@ CAP = fakes.HARDWARE.usable_bytes
 
 def everything() -> Candidates:
     request = fakes.request()
-    batch = StrategyBatch.concatenate(list(chunks(fakes.space, request, SpaceCounts())))
+    batch = StrategyBatch.concatenate(list(chunks(fakes.space, request, WalkCounts())))
     return price(request, batch, fakes.evaluate)
 
 

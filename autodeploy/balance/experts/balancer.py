@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autodeploy.balance.experts.choose import CHOICE_FIELDS, Choice, Task, Trigger, choose, in_place, stay
-from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, card_loads
+from autodeploy.balance.experts.placement import F64, I64, Bool, Placement
 from autodeploy.balance.experts.predict import Predictor
 
 _MOST_CAUTION = 16.0
@@ -23,6 +23,19 @@ def horizon_ladder(horizon: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, horizon // 16), max(1, horizon // 4), horizon}))
 
 
+class Peaks:
+    """Largest card load [L] of a placement for loads [L, E], looked up every step: what it needs is kept."""
+
+    def __init__(self, placement: Placement) -> None:
+        first = placement.experts * np.arange(placement.layers)[:, None, None]
+        self._index = placement.slot_expert + first
+        self._share = (1.0 / placement.counts()).ravel()[self._index]
+
+    def __call__(self, loads: F64) -> F64:
+        tokens: F64 = (loads.ravel()[self._index] * self._share).sum(axis=2).max(axis=1)
+        return tokens
+
+
 @dataclass(slots=True)
 class _Trial:
     """What placement ``other`` would save against ``base`` on the loads seen since; arrays [L]."""
@@ -32,15 +45,18 @@ class _Trial:
     promised_s: F64  # per step; 0: this layer is not on trial
     saved_s: F64 = field(init=False)
     steps: F64 = field(init=False)
+    _peaks_of_base: Peaks = field(init=False)
+    _peaks_of_other: Peaks = field(init=False)
 
     def __post_init__(self) -> None:
         self.saved_s = np.zeros(self.base.layers)
         self.steps = np.zeros(self.base.layers)
+        self._peaks_of_base, self._peaks_of_other = Peaks(self.base), Peaks(self.other)
 
     def observe(self, loads: F64, seconds_per_token: float) -> None:
         """Count one step of loads [L, E]."""
         if self.promised_s.any():
-            saved = card_loads(self.base, loads).max(axis=1) - card_loads(self.other, loads).max(axis=1)
+            saved = self._peaks_of_base(loads) - self._peaks_of_other(loads)
             self.saved_s += saved * seconds_per_token
             self.steps += 1
 
@@ -121,21 +137,30 @@ class Balancer:
             self.caution = np.clip(self.caution * factor, 1.0, _MOST_CAUTION)
             trial.promised_s = np.where(due, 0.0, trial.promised_s)
 
-    def decide(self) -> Choice:
+    def decide(self, longest_only: bool = False) -> Choice:
         """Carry out what the last decision proposed and the steps since confirmed; propose anew for the other layers.
 
-        Where loads are as good as constant, the new proposal is carried out at once.
+        Where loads are as good as constant, the new proposal is carried out at once. ``longest_only`` looks at the longest
+        horizon that can be foretold on some layer instead of at all.
         """
         done = self._confirmed()
         if done.moved.any():
             self._adopt(done)
-        self.propose(~done.moved)
+        self.propose(~done.moved, longest_only)
         sure = self._sure & ~done.moved & self._proposal.moved
         if sure.any():
             at_once = self._proposal.only(sure, self.placement)
             self._adopt(at_once)
             self._ahead.promised_s = np.where(sure, 0.0, self._ahead.promised_s)
             done = done.joined(at_once)
+        return done
+
+    def confirm(self) -> Choice:
+        """Carry out what was proposed and the steps since confirmed; look for nothing new."""
+        done = self._confirmed()
+        if done.moved.any():
+            self._adopt(done)
+            self._ahead.promised_s = np.where(done.moved, 0.0, self._ahead.promised_s)
         return done
 
     def _confirmed(self) -> Choice:
@@ -164,13 +189,13 @@ class Balancer:
         self._behind.steps = np.where(moved, 0.0, trial.steps)
         self.placement = choice.placement
 
-    def propose(self, layers: Bool | None = None) -> None:
-        """Look for the best choice of each layer over all horizons; ``layers`` (all) that just moved wait a turn."""
+    def propose(self, layers: Bool | None = None, longest_only: bool = False) -> None:
+        """Look for the best choice of each layer over all horizons; only ``layers`` (all) are proposed."""
         layers = np.ones(self.placement.layers, dtype=bool) if layers is None else layers
         sure = np.zeros(self.placement.layers, dtype=bool)
         best = stay(self.placement)
         term = np.ones(self.placement.layers)
-        for horizon in self.horizons:
+        for horizon in reversed(self.horizons) if longest_only else self.horizons:
             forecast = self.predictor.forecast(horizon)
             trusted = forecast.trust >= self.trigger.least_trust
             if not trusted.any():
@@ -187,6 +212,8 @@ class Balancer:
             better = found.net_s > best.net_s
             term, sure = np.where(better, horizon, term), np.where(better, certain, sure)
             best = best.merge(found)
+            if longest_only:
+                break
         self._proposal, self._sure = best, sure
         self.term = np.where(self._behind.promised_s > 0, self.term, term)
         self._ahead = _Trial(self.placement, best.placement, np.where(layers, best.saving_s, 0.0))

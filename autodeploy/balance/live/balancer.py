@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from autodeploy.balance.experts.balancer import Balancer
+from autodeploy.balance.experts.balancer import Balancer, Peaks
 from autodeploy.balance.experts.choose import Task, Trigger
 from autodeploy.balance.experts.migrate import Move, list_moves
 from autodeploy.balance.experts.placement import F64, Placement
 from autodeploy.balance.experts.validate import check_loads
 from autodeploy.balance.live.maps import EplbMaps, eplb_maps
+from autodeploy.balance.live.pace import Pace
 from autodeploy.errors import InputError
 
 STATE_VERSION = 1
@@ -49,6 +50,8 @@ class ExpertBalancer:
             raise InputError("horizon", horizon, "a whole number of steps > 0")
         self._balancer = Balancer(placement, task, horizon, trigger)
         self._shape = (placement.layers, placement.experts)
+        self._pace = Pace(horizon)
+        self._peaks = Peaks(placement)
 
     @property
     def placement(self) -> Placement:
@@ -70,13 +73,24 @@ class ExpertBalancer:
         if checked.shape != self._shape:
             raise InputError("loads", checked.shape, f"{self._shape}: layers and experts of the placement")
         self._balancer.observe(checked)
+        mean = checked.mean(axis=1) * self._shape[1] / self.placement.cards
+        loaded = mean > 0
+        if loaded.any():
+            self._pace.observe(float((self._peaks(checked)[loaded] / mean[loaded]).mean()) - 1)
 
     def decide(self) -> Rearrangement | None:
-        """What to move now, None if nothing pays; the balancer takes it as carried out."""
+        """What to move now, None if nothing pays; the balancer takes it as carried out.
+
+        May be called after every step: looking for placements is paced (``Pace``), what is between costs next to nothing.
+        """
         before = self.placement
-        choice = self._balancer.decide()
+        due = self._pace.due(self.steps)
+        if due == "nothing":
+            return None
+        choice = self._balancer.confirm() if due == "confirm" else self._balancer.decide(longest_only=True)
         if not choice.moved.any():
             return None
+        self._peaks = Peaks(self.placement)
         task = self._balancer.task
         return Rearrangement(
             before=before,
@@ -87,7 +101,12 @@ class ExpertBalancer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on as if it had not stopped: arrays and numbers."""
-        return {"version": STATE_VERSION, "horizons": np.array(self._balancer.horizons), **self._balancer.state()}
+        return {
+            "version": STATE_VERSION,
+            "horizons": np.array(self._balancer.horizons),
+            **self._pace.state(),
+            **self._balancer.state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over a state that ``state_dict`` gave, of the same model, cards and horizon."""
@@ -99,3 +118,5 @@ class ExpertBalancer:
         if shape != self.placement.slot_expert.shape:
             raise InputError("state.placement", shape, f"{self.placement.slot_expert.shape}", "same cards and slots")
         self._balancer.load(state)
+        self._pace.load(state)
+        self._peaks = Peaks(self.placement)
