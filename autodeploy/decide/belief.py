@@ -48,7 +48,6 @@ class Belief:
     covariance: F64
     scale: float
     degrees: float
-    told: int = 0  # contrasts between runs of this stack behind it: 0, where all that is known is other stacks
 
     @property
     def design(self) -> F64:
@@ -82,7 +81,6 @@ class Learned:
     pull: F64
     scale: float
     degrees: float
-    told: int
 
 
 def learn(model: ErrorModel, evidence: Evidence) -> Learned:
@@ -95,7 +93,7 @@ def learn(model: ErrorModel, evidence: Evidence) -> Learned:
     scale = (model.degrees + distance) / (model.degrees + told)
     degrees = model.degrees + told
     pull = inverse @ surprise
-    return Learned(model=model, evidence=evidence, inverse=inverse, pull=pull, scale=scale, degrees=degrees, told=told)
+    return Learned(model=model, evidence=evidence, inverse=inverse, pull=pull, scale=scale, degrees=degrees)
 
 
 def _with_common(model: ErrorModel, evidence: Evidence, surprise: F64) -> ErrorModel:
@@ -136,9 +134,7 @@ def believe(model: ErrorModel, rows: Rows, evidence: Evidence | Learned | None =
     across = _across(model, rows, evidence.evidence)
     mean = mean + across @ evidence.pull
     covariance = covariance - across @ evidence.inverse @ across.T
-    return Belief(
-        rows=rows, mean=mean, covariance=covariance, scale=evidence.scale, degrees=evidence.degrees, told=evidence.told
-    )
+    return Belief(rows=rows, mean=mean, covariance=covariance, scale=evidence.scale, degrees=evidence.degrees)
 
 
 def _prior(model: ErrorModel, rows: Rows) -> tuple[F64, F64]:

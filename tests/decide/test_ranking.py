@@ -79,7 +79,6 @@ def test_knowledge_gradient_by_hand() -> None:
     gain = knowledge_gradient(outlook, outlook.covariance[:1], np.array([1.0]))
     assert gain[0] == pytest.approx(1 / np.sqrt(2 * np.pi), rel=0.03)
     assert next_run(outlook, 0.0, [0, 1]) == 0
-    assert next_run(replace(outlook, informed=False), 0.0, [1, 0]) == 1  # only other stacks inform it: in order
     after = outlook.observed(0, -1.0, 0.0)
     assert after.mean.tolist() == [-1.0, 0.0] and after.covariance[0, 0] == pytest.approx(0.0)
     assert choice_after(after, {0: 0.5}) == 0 and choice_after(after, {0: 0.5, 1: 0.4}) == 1
