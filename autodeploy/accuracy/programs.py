@@ -52,6 +52,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
     Framework(r"torchtitan", TORCHTITAN, "torchtitan-2025"),
     _one(r"llm.foundry|mosaicml", "fsdp-llm-foundry"),
     _one(r"bigscience|bloom_bench", "megatron-deepspeed-bigscience"),
+    _one(r"vtrain_single", "megatron-deepspeed-composed"),
     _one(r"megatron.deepspeed|vtrain|mtnlg|mt-nlg|glm-130b", "megatron-deepspeed"),
     _one(r"hagemann|aleph.alpha", "scaling-2023"),
     _one(r"narayanan", "megatron-lm-2021"),

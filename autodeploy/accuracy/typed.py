@@ -33,7 +33,7 @@ from autodeploy.strategy.rules import check
 from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
-from cost_models.strategies import Layout, StrategyBatch, recompute_mask
+from cost_models.strategies import SCHEDULES, Layout, StrategyBatch, recompute_mask
 
 EXPERT_MODULES = recompute_mask(("moe_act", "moe"))
 
@@ -159,7 +159,7 @@ def _said(point: Point, model: ModelSpec) -> Point:
         point = replace(point, recompute=point.recompute & ~EXPERT_MODULES)
     if point.ep == 1:
         point = replace(point, dispatcher=0)
-    return replace(point, ep_overlap=False) if point.pp > 1 and point.vpp == 1 else point
+    return replace(point, ep_overlap=False) if SCHEDULES[point.schedule] == "1f1b" else point
 
 
 def _written(point: Point, case: Case, devices: int, backend: str) -> tuple[str, StrategyBatch]:

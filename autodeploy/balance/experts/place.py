@@ -24,7 +24,7 @@ from autodeploy.errors import InputError
 OFFSETS = (0.0, -0.4, -0.3, 0.25)  # divisor methods tried for the replica counts; the best is kept per layer. Negative
 # ones give small experts copies too, so that two-slot cards find partners: on Zipf 1.0, 61 x 256 on 256 cards with 512
 # slots, max/mean is 1.131, 1.043, 1.045 and 1.198 by offset; on log-normal loads 1.096, 1.045, 1.054 and 1.104.
-POLISH = Rules(steps=24)
+POLISH = Rules(steps=40, goal_frac=3e-4)
 SHARE_LIMITS = (
     0.85,
     0.8,

@@ -37,9 +37,9 @@ def test_one_long_sample_by_hand() -> None:
 
 
 def test_groups_that_share_a_sample_wait() -> None:
-    """Groups of one rank: 1 and 5 first, then a sample of two parts of 2: both start it at 5."""
-    order = np.array([[[[0], [2]], [[1], [2]]]])
-    assert clocked_s(order, np.array([1.0, 5.0, 2.0]), np.array([1, 1, 2]), 1).tolist() == [7.0]
+    """Groups of one rank: 1 and 5 first, then a sample of two parts of 2, which both start at 5; then 4 on the first."""
+    order = np.array([[[[0], [2], [3]], [[1], [2], [-1]]]])
+    assert clocked_s(order, np.array([1.0, 5.0, 2.0, 4.0]), np.array([1, 1, 2, 1]), 1).tolist() == [11.0]
 
 
 @settings(max_examples=60, deadline=None)
