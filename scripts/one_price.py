@@ -91,9 +91,13 @@ def pangu() -> int:
     worst = max((abs(wide[t][f] / close[t][f] - 1) for t in common for f in figures if close[t][f]), default=0.0)
     print(f"{len(wide)} strategies in the wide search, {len(close)} in the narrow one, {len(common)} in both")
     print(f"largest difference of any figure: {worst:.1e}")
-    for kind, overlapped in (("serial", False), ("overlapped", True)):
-        places = [i for i, row in enumerate(wide.values(), 1) if in_group(row) and row["ep_overlap"] is overlapped]
-        print(f"published group, {kind}: best place {min(places, default=0) or 'beyond the list'} of {len(wide)}")
+    grouped = [part for part in case if part != "--all-variants"]
+    for kind, options in (("overlapped", []), ("serial", ["--no-ep-overlap"])):
+        command = [sys.executable, "-m", "autodeploy", "search", *grouped, *options]
+        ranked = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["ranked"]
+        found = [(place, row) for place, row in enumerate(ranked, 1) if in_group(row)]
+        said = f"place {found[0][0]}, {found[0][1]['step_time_s']:.2f} s" if found else "beyond the list"
+        print(f"published group, {kind}: {said}; first {ranked[0]['label']}, {ranked[0]['step_time_s']:.2f} s")
     return int(worst > EXACT)
 
 

@@ -11,7 +11,8 @@ from autodeploy.replay.groups import MOE, MOE_ACT
 from autodeploy.schedule import SEGMENTS, Segment
 from cost_models.layer_price import EP, FAMILY_INDEX
 from cost_models.step.group import FULL, PricedGroup
-from cost_models.strategies import DISPATCHER_CODE, F64, I64
+from cost_models.step.lanes import lane_shares
+from cost_models.strategies import F64, I64
 
 EXPERTS, MEMORY_BOUND = FAMILY_INDEX["experts"], FAMILY_INDEX["memory_bound"]
 
@@ -35,7 +36,7 @@ def column_segments(group: PricedGroup, mask: I64, pipelined: int = 0) -> F64:
         (prices.backward_weight_s[point], Segment.ATTENTION_W, Segment.EXPERTS_W),
     ):
         _computing(seconds, part, share * part[:, :, MEMORY_BOUND], attention, experts)
-    inter, intra = _lane_shares(group, pipelined)
+    inter, intra = lane_shares(group, pipelined)
     for way, source in (("F", forward), ("R", again), ("B", prices.backward_input_s[point])):
         for name in ("DISPATCH", "COMBINE"):
             seconds[:, :, Segment[f"{name}_INTER_{way}"]] = inter * source[:, :, EP] / 2
@@ -58,23 +59,6 @@ def _recomputed_module_s(group: PricedGroup, mask: I64) -> F64:
     part = np.where(((masks & MOE_ACT) > 0)[:, None], activation, 0.0)
     found = np.where(all_of_it, whole, part)
     return np.minimum(found, prices.recompute_s[point, mask][:, :, MEMORY_BOUND])
-
-
-def _lane_shares(group: PricedGroup, pipelined: int) -> tuple[F64, F64]:
-    """(inter, intra) as parts of the seconds of one dispatch, [N, C].
-
-    A flat all-to-all uses its tiers at the same time: it takes the lane that decides. A hierarchical one takes both.
-    """
-    prices = group.table.prices
-    inter, intra = group.priced(prices.dispatch_inter_s), group.priced(prices.dispatch_intra_s)
-    both = (group.batch.dispatcher >= DISPATCHER_CODE["hierarchical-allgather"])[:, None]
-    total = inter + intra
-    if pipelined > 1:
-        total = np.maximum(inter, intra) + np.minimum(inter, intra) / pipelined
-    decides = (inter >= intra).astype(np.float64)
-    inter_share = np.where(both, _ratio(inter, total), decides)
-    intra_share = np.where(both, _ratio(intra, total), 1.0 - decides)
-    return inter_share, np.where(both & (total <= 0), 1.0, intra_share)
 
 
 def _ratio(part: F64, whole: F64) -> F64:

@@ -49,7 +49,8 @@ def step_request(group: ReplayGroup, *, events: bool = False, layers: bool = Fal
         ends=None if group.schedule.pairs_ends else "none",
         p2p_s=costs.p2p_s,
         # Beside expert communication on lanes P2P takes its turn on the links between nodes.
-        p2p_exposed=(group.lanes or not stack.overlap_p2p) and group.layout.pp > 1,
+        p2p_exposed=not stack.overlap_p2p and group.layout.pp > 1,
+        p2p_on_lane=group.lanes,
         tail=tail,
         memory=StageMemory(activation_bytes=costs.saved_bytes - costs.swapped_bytes, weight_kept_frac=WEIGHT_KEPT_FRAC),
         keep_events=events,

@@ -17,9 +17,9 @@ DEVICE_FAMILIES: tuple[tuple[str, str], ...] = (
     (r"^mi3", "CDNA 3 and 4"),
     (r"^(ascend|atlas|cloudmatrix)", "Ascend"),
 )
-FIELDS = ("device", "precision", "kind", "stack", "pipelined", "nodes", "micro_batch")
-LEVELS = ((), ("precision", "kind"), FIELDS[:3], FIELDS[:4], FIELDS[:6], FIELDS)
-LARGE_MICRO_BATCH = 2  # sequences; above, products are large and the host is seldom waited for
+FIELDS = ("device", "precision", "kind", "stack", "pipelined", "nodes", "tensor", "filling")
+LEVELS = ((), ("precision", "kind"), FIELDS[:3], FIELDS[:4], FIELDS[:6], FIELDS[:7], FIELDS)
+FEW = 2  # micro-batches for each pipeline rank: up to here filling and draining, and the step's ends, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Likeness:
     stack: str
     pipelined: str
     nodes: str
-    micro_batch: str
+    tensor: str
+    filling: str
 
     def at(self, level: int) -> tuple[str, ...]:
         """Its group at a level of ``LEVELS``."""
@@ -42,7 +43,8 @@ class Likeness:
 def likeness(case: Case, stack: str, batch: StrategyBatch, i: int) -> Likeness:
     """Of strategy ``i``. ``stack``: a stack's name, with or without what was set on top of it."""
     halves = [half for kind in case.model.kinds for half in kind.feed_forwards]
-    pp, devices, micro_batch = int(batch.pp[i]), int(batch.devices[i]), int(batch.micro_batch[i])
+    pp, devices = int(batch.pp[i]), int(batch.devices[i])
+    few = int(batch.micro_batches(case.workload.global_batch)[i]) <= FEW * pp
     return Likeness(
         device=device_family(case.hardware),
         precision="16 bit" if case.workload.precision in ("bf16", "fp16") else "8 and 4 bit",
@@ -50,7 +52,8 @@ def likeness(case: Case, stack: str, batch: StrategyBatch, i: int) -> Likeness:
         stack=stack.split(" ")[0],
         pipelined="pipelined" if pp > 1 else "no pipeline",
         nodes="several nodes" if devices > case.hardware.cards_per_node else "one node",
-        micro_batch="micro-batch " + ("above 2" if micro_batch > LARGE_MICRO_BATCH else "1 or 2"),
+        tensor="tensor parallel" if int(batch.tp[i]) > 1 else "no tensor parallel",
+        filling="few micro-batches" if few else "many micro-batches",
     )
 
 

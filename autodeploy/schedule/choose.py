@@ -12,7 +12,7 @@ from autodeploy.schedule.blocks import BlockGraph, SlotKind
 from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder, ordered_streams
 from autodeploy.schedule.operations import B, F
 from autodeploy.schedule.replay import price_slots
-from autodeploy.schedule.segments import Structure, build_streams
+from autodeploy.schedule.segments import COMPUTE, Structure, build_streams
 from autodeploy.schedule.templates import LANES, Template, make_template
 
 F64 = NDArray[np.float64]
@@ -26,21 +26,23 @@ def slot_template(
     entry: LaneOrder | None,
     joint: bool = False,
     early_gradient: bool = True,
+    send_lane: int = COMPUTE,
 ) -> Template:
     """The template of a slot; without an entry nothing overlaps."""
     if entry is None:
         streams = build_streams(kinds, structures)
         return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
     streams, sequence = ordered_streams(kinds, structures, entry, early_gradient)
-    return make_template(streams, sequence, blocking=False, joint=joint)
+    return make_template(streams, sequence, blocking=False, joint=joint, send_lane=send_lane)
 
 
 def slot_templates(
-    graph: BlockGraph, structures: tuple[Structure, ...], entry: LaneOrder | None, joint: bool, early_gradient: bool
+    graph: BlockGraph, structures: tuple[Structure, ...], entry: LaneOrder | None, pairs: str, send_lane: int
 ) -> list[Template]:
-    """One per slot kind of the graph."""
+    """One per slot kind of the graph; `pairs` as in the record of the schedule."""
+    joint, early = pairs == "joint", pairs == "early"
     return [
-        slot_template(kinds, tuple(structures[s] for s in stages), entry, joint and len(kinds) == 2, early_gradient)
+        slot_template(kinds, tuple(structures[s] for s in stages), entry, joint and len(kinds) == 2, early, send_lane)
         for kinds, stages in graph.kinds
     ]
 

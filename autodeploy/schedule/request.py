@@ -31,7 +31,8 @@ class SimulationRequest:
     one direction run side by side: "none", "warm-up", "cool-down", "both"; None tries the first two and keeps the faster
     (batches of many scenarios with groups of pp: "none", which is then the faster).
     `piece_overhead_s`: what each part costs more when all-to-alls and experts are cut in pieces.
-    `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits.
+    `p2p_s`: per hop, [N], [N, S] (entry s: between stages s and s+1) or a number; `p2p_exposed`: the sender waits;
+    `p2p_on_lane`: it goes on computing, and the transfer takes its turn on the lane between nodes.
     `pair_saving_frac`: F&B of a pair takes (1 - this) (F + B); with `StageCosts` only.
     `sync_optimizer`: ranks meet before the optimizer (gradient norm); False: each goes on, as post-validation allows.
     `order_costs`: what an automatic schedule plans with; None: its own costs.
@@ -49,6 +50,7 @@ class SimulationRequest:
     piece_overhead_s: float = 0.0
     p2p_s: F64 | float = 0.0
     p2p_exposed: bool = False
+    p2p_on_lane: bool = False
     pair_saving_frac: F64 | float = 0.0
     sync_optimizer: bool = True
     tail: StepTail = field(default_factory=StepTail)
@@ -69,6 +71,11 @@ class SimulationRequest:
     @property
     def segments(self) -> LayerSegments:
         return self.costs if isinstance(self.costs, LayerSegments) else self.costs.segments()
+
+    @property
+    def sends(self) -> bool:
+        """Transfers hold a lane of the sender; else they only delay the receiver."""
+        return self.p2p_exposed or self.p2p_on_lane
 
     @property
     def stages(self) -> int:

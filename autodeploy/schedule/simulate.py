@@ -23,7 +23,7 @@ from autodeploy.schedule.operations import OrderCosts, Schedule
 from autodeploy.schedule.outcome import make_result
 from autodeploy.schedule.replay import NodeTimes, SlotPrices, node_times, price_slots, replay
 from autodeploy.schedule.request import EpMasking, SimulationRequest, SimulationResult
-from autodeploy.schedule.segments import IS_EP, Segment
+from autodeploy.schedule.segments import COMPUTE, INTER, IS_EP, Segment
 from autodeploy.schedule.table import build_schedule
 from autodeploy.schedule.templates import Template
 from cost_models.schedules import SCHEDULE_TABLE
@@ -119,9 +119,9 @@ def _hop_s(request: SimulationRequest) -> F64:
 
 
 def _with_sends(request: SimulationRequest) -> LayerSegments:
-    """Adds the sends that hold the sender's compute lane, where P2P is exposed."""
+    """Adds the sends that hold a lane of the sender."""
     segments = request.segments
-    if not request.p2p_exposed:
+    if not request.sends:
         return segments
     seconds = segments.seconds.copy()
     hop = _hop_s(request)
@@ -140,12 +140,10 @@ def _run(request: SimulationRequest, schedule: Schedule, entry: LaneOrder | None
     """All scenarios of the request through one graph."""
     graph = build_graph(schedule)
     segments = _with_sends(request)
-    pairs = SCHEDULE_TABLE[request.schedule].pairs
-    templates = slot_templates(
-        graph, segments.structures(), entry, joint=pairs == "joint", early_gradient=pairs == "early"
-    )
+    pairs, send_lane = SCHEDULE_TABLE[request.schedule].pairs, COMPUTE if request.p2p_exposed else INTER
+    templates = slot_templates(graph, segments.structures(), entry, pairs, send_lane)
     hops = np.zeros((request.stages + 1, request.scenarios))
-    if not request.p2p_exposed:
+    if not request.sends:
         hops[1:] = _hop_s(request).T
     prices, state = _replayed(request, graph, templates, segments.packed(), hops)
     times = masking = None

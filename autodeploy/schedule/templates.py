@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.segments import COMPUTE, Node, Streams
+from autodeploy.schedule.segments import COMPUTE, SENDS, Node, Streams
 
 F64 = NDArray[np.float64]
 LANES = 3
@@ -32,15 +32,17 @@ class Template:
     exits: tuple[tuple[int, ...], ...]
 
 
-def make_template(streams: Streams, sequence: tuple[int, ...], blocking: bool, joint: bool = False) -> Template:
+def make_template(
+    streams: Streams, sequence: tuple[int, ...], blocking: bool, joint: bool = False, send_lane: int = COMPUTE
+) -> Template:
     """Fixes lane orders: each lane serves its nodes as they stand in `sequence` (a topological order).
 
     `blocking`: communication holds the compute lane (no overlap). `joint`: both streams start when both inputs are
-    there and end together, as DualPipe's F&B.
+    there and end together, as DualPipe's F&B. `send_lane`: the lane that P2P sends hold.
     """
     position = {node: at for at, node in enumerate(sequence)}
     nodes = tuple(streams.nodes[n] for n in sequence)
-    queue = tuple(COMPUTE if blocking or n.segment >= 20 else n.lane for n in nodes)
+    queue = tuple(COMPUTE if blocking else send_lane if n.segment in SENDS else n.lane for n in nodes)
     lane_last = [-1] * LANES
     waits, reads = [], []
     for at, node in enumerate(nodes):

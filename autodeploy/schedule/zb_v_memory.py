@@ -20,6 +20,7 @@ from autodeploy.schedule.operations import (
     v_placement,
 )
 from autodeploy.schedule.placing import Placer
+from cost_models.schedules.v_shaped import min_limit
 
 PERIOD = 6  # unit slots per micro-batch and rank: F, I and W of two chunks
 
@@ -30,8 +31,10 @@ def v_half(shape: PipelineShape) -> Schedule:
 
 
 def v_min(shape: PipelineShape) -> Schedule:
-    """At most 2 ceil((p+4)/3) half-stage chunks held on a rank."""
-    return _from_pattern("zb-v-min", shape, min_pattern(shape.pp), 2 * -(-(shape.pp + 4) // 3))
+    """At most 3, 4, 12 half-stage chunks in flight at p = 2, 4, 16: about a third of 1F1B's 2p. While two more wait for
+    their weight parts they may be half there."""
+    limit = min_limit(shape.pp)
+    return _from_pattern("zb-v-min", shape, min_pattern(shape.pp), 2 * (shape.pp // 3 + 1) + 2, limit)
 
 
 def half_pattern(pp: int) -> list[list[int]]:
@@ -46,24 +49,39 @@ def min_pattern(pp: int) -> list[list[int]]:
     return [[r, 2 * pp - r - 1, 2 * pp + extra + r, 4 * pp + extra - r - 1] for r in range(pp)]
 
 
-def _from_pattern(name: str, shape: PipelineShape, pattern: list[list[int]], limit: int) -> Schedule:
+def _from_pattern(
+    name: str, shape: PipelineShape, pattern: list[list[int]], limit: int, whole: int | None = None
+) -> Schedule:
     require_two_chunks(name, shape)
-    player = best_pattern(shape, shape.costs or OrderCosts.equal(2 * shape.pp), pattern, limit)
+    player = best_pattern(shape, shape.costs or OrderCosts.equal(2 * shape.pp), pattern, limit, whole)
     return one_direction(name, shape, v_placement(shape.pp), player.orders)
 
 
-def best_pattern(shape: PipelineShape, costs: OrderCosts, pattern: list[list[int]], limit: int) -> PatternPlayer:
-    """The shortest of four ways to play a pattern: fill waits greedily or not, run operations early or not."""
-    players = [PatternPlayer(shape, costs, pattern, limit) for _ in range(4)]
-    for player, (greedily, early) in zip(players, product((True, False), repeat=2), strict=True):
+def best_pattern(
+    shape: PipelineShape, costs: OrderCosts, pattern: list[list[int]], limit: int, whole: int | None = None
+) -> Placer:
+    """The shortest of eight ways to play a pattern: fill waits greedily or not, run operations early or not; planned with
+    the costs at hand or, as the published generator does, in unit slots and then run as planned."""
+    found: list[Placer] = []
+    for planned_with, greedily, early in product((costs, OrderCosts.equal(2 * shape.pp)), (True, False), (True, False)):
+        player = PatternPlayer(shape, planned_with, pattern, limit, whole or limit)
         player.run(greedily, early)
-    return min(players, key=lambda player: player.score_s())
+        if planned_with is costs:
+            found.append(player)
+            continue
+        run = Placer(v_placement(shape.pp), shape.micro_batches, costs, float(limit))
+        run.play(player.orders)
+        found.append(run)
+    return min(found, key=lambda each: each.score_s())
 
 
 class PatternPlayer(Placer):
     """Plays a pattern with real costs; `profile[r]` is what rank r holds after each of its F and I, W at once."""
 
-    def __init__(self, shape: PipelineShape, costs: OrderCosts, pattern: list[list[int]], limit: int) -> None:
+    def __init__(
+        self, shape: PipelineShape, costs: OrderCosts, pattern: list[list[int]], limit: int, whole: int
+    ) -> None:
+        self.whole = whole  # chunks whose input backward has not run, at most
         super().__init__(v_placement(shape.pp), shape.micro_batches, costs, float(limit))
         self.program: list[list[tuple[int, int]]] = [[] for _ in range(shape.pp)]
         self.calendar: list[int] = []
@@ -113,14 +131,16 @@ class PatternPlayer(Placer):
     def _room_until(self, rank: int, stage: int, turn: int, ahead: Counter[tuple[int, int]]) -> bool:
         """Counts what the rank would hold from now to the turn of the forward that is pulled ahead."""
         held = self.held[rank] + 1.0
+        whole = held - self.kept * len(self.pending[rank])
         skip = Counter(ahead)
         for position, (kind, at) in enumerate(self.program[rank][turn - 1 :]):
-            if held > self.limit:
+            if held > self.limit or whole > self.whole:
                 return False
             if position and skip[kind, at]:
                 skip[kind, at] -= 1
                 continue
             if position and kind == F and at == stage:
                 return True
-            held += 1.0 if kind == F else -1.0
+            step = 1.0 if kind == F else -1.0
+            held, whole = held + step, whole + step
         return False

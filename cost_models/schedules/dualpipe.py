@@ -9,11 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64, Chunks, PipelineCosts, Schedule, steady_limit
+from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule, steady_limit
 
 # An operation of a rank: (forward phase or -1, backward phase or -1, split backward, weight part)
 Step = tuple[int, int, bool, bool]
-Work = tuple[int, int, bool, bool, int, int, int]  # (rank, forward stage, backward stage or -1, ...) resolved below
 
 
 def rank_steps(depth: int, rank: int, micro_batches: int) -> list[Step]:
@@ -87,66 +86,87 @@ def _sequence(depth: int, folded: bool) -> tuple[tuple[int, int, int, int, int, 
     return tuple(rows)
 
 
-def dualpipev_s(forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, micro_batches: I64) -> F64:
+class _Times:
+    """Seconds of what a rank runs: [S, N] of an operation alone, [N] of a pair."""
+
+    def __init__(self, c: PipelineCosts) -> None:
+        self.costs, self.lanes = c, c.lanes
+        self.weight_s = c.weight_s
+        self.pairs: dict[tuple[int, int], F64] = {}
+        if c.lanes is None:
+            self.forward_s, self.input_s, self.backward_s = c.forward_s, c.input_s, c.input_s + c.weight_s
+            return
+        self.weight_s = c.lanes.weight_s
+        self.forward_s, self.input_s = c.lanes.forward.alone_s, c.lanes.input_s
+        self.backward_s = np.maximum(self.input_s, c.lanes.backward_compute_s)
+
+    def pair_s(self, forward: int, backward: int) -> F64:
+        if self.lanes is None:
+            return self.forward_s[forward] + self.backward_s[backward]
+        if (forward, backward) not in self.pairs:
+            self.pairs[forward, backward] = self.lanes.pair_s(np.array([forward]), np.array([backward]))[0]
+        return self.pairs[forward, backward]
+
+    def sent_after_s(self, forward: int, backward: int) -> F64 | float:
+        """Both outputs of a pair leave together, after its end."""
+        if self.lanes is None:
+            return 0.0
+        return np.maximum(self.lanes.forward.send_s[forward], self.lanes.backward.send_s[backward])
+
+    def pace_s(self) -> F64:
+        """Of the slowest rank, a micro-batch through both of its stages, [N]."""
+        last = len(self.forward_s) - 1
+        turns = [self.pair_s(rank, last - rank) + self.pair_s(last - rank, rank) for rank in range((last + 1) // 2)]
+        return np.asarray(np.max(turns, axis=0))
+
+
+def _dualpipev(c: PipelineCosts) -> F64:
     """Seconds [N]; costs [2p, N]."""
-    depth = len(forward_s) // 2
-    base = _work_through(depth, forward_s, input_s, weight_s, p2p_s)
-    rank_s = forward_s + input_s + weight_s
-    pace = (rank_s[:depth] + rank_s[::-1][:depth]).max(axis=0)
-    return np.asarray(base + (micro_batches - 2 * depth) * pace)
+    times = _Times(c)
+    return np.asarray(_work_through(c.pp, times, fold_hop=False) + (c.micro_batches - 2 * c.pp) * times.pace_s())
 
 
-def dualpipe_s(forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, micro_batches: I64) -> F64:
+def _dualpipe(c: PipelineCosts) -> F64:
     """Seconds [N]; costs [p, N]. One direction of p stages folds like DualPipeV on p/2 ranks with m/2 micro-batches.
 
     Rank r and its mirror p-1-r run the same program with directions swapped, so each is as far as the other at any
     time: the partner of the middle rank hands over to itself across the fold, with one hop.
     """
-    depth = len(forward_s) // 2
-    base = _work_through(depth, forward_s, input_s, weight_s, p2p_s, fold_hop=True)
-    rank_s = forward_s + input_s + weight_s
-    pace = (rank_s[:depth] + rank_s[::-1][:depth]).max(axis=0)
-    return np.asarray(base + (micro_batches / 2 - 2 * depth) * pace)
+    times = _Times(c)
+    return np.asarray(_work_through(c.pp // 2, times, fold_hop=True) + (c.micro_batches / 2 - c.pp) * times.pace_s())
 
 
-def _work_through(depth: int, forward_s: F64, input_s: F64, weight_s: F64, p2p_s: F64, fold_hop: bool = False) -> F64:
+def _work_through(depth: int, times: _Times, fold_hop: bool) -> F64:
     """End of the last operation for 2 depth micro-batches, [N]."""
-    stages, count = forward_s.shape
-    backward_s = input_s + weight_s
+    stages, hop_s = 2 * depth, times.costs.p2p_s
     made_f: dict[tuple[int, int], F64] = {}
     made_b: dict[tuple[int, int], F64] = {}
-    clock = [np.zeros(count)] * depth
+    clock = [np.zeros_like(hop_s)] * depth
     for rank, f_stage, i, b_stage, j, split, w_stage in _sequence(depth, True):
         end = clock[rank]
         if w_stage >= 0:
-            clock[rank] = end + weight_s[w_stage]
+            clock[rank] = end + times.weight_s[w_stage]
             continue
         if f_stage > 0:
-            hop = fold_hop or f_stage != depth
-            end = np.maximum(end, made_f.pop((f_stage - 1, i)) + p2p_s if hop else made_f.pop((f_stage - 1, i)))
+            ready = made_f.pop((f_stage - 1, i))
+            end = np.maximum(end, ready + hop_s if fold_hop or f_stage != depth else ready)
+        if 0 <= b_stage < stages - 1:
+            ready = made_b.pop((b_stage + 1, j))
+            end = np.maximum(end, ready + hop_s if fold_hop or b_stage != depth - 1 else ready)
+        sent: F64 | None = None
+        if b_stage < 0:
+            end = end + times.forward_s[f_stage]
+        elif f_stage < 0:
+            end = end + (times.input_s if split else times.backward_s)[b_stage]
+        else:
+            end = end + times.pair_s(f_stage, b_stage)
+            sent = end + times.sent_after_s(f_stage, b_stage)
+        if f_stage >= 0 and f_stage < stages - 1:
+            made_f[f_stage, i] = end if sent is None else sent
         if b_stage >= 0:
-            if b_stage < stages - 1:
-                hop = fold_hop or b_stage != depth - 1
-                ready = made_b.pop((b_stage + 1, j))
-                end = np.maximum(end, ready + p2p_s if hop else ready)
-            end = end + (input_s[b_stage] if split else backward_s[b_stage])
-            made_b[b_stage, j] = end
-        if f_stage >= 0:
-            end = end + forward_s[f_stage]
-            if b_stage >= 0:
-                made_b[b_stage, j] = end
-            if f_stage < stages - 1:
-                made_f[f_stage, i] = end
+            made_b[b_stage, j] = end if sent is None else sent
         clock[rank] = end
     return np.asarray(np.max(clock, axis=0))
-
-
-def _dualpipe(c: PipelineCosts) -> F64:
-    return dualpipe_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
-
-
-def _dualpipev(c: PipelineCosts) -> F64:
-    return dualpipev_s(c.forward_s, c.input_s, c.weight_s, c.p2p_s, c.micro_batches)
 
 
 DUALPIPE = Schedule(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.errors import ConfigError
+from cost_models.schedules.lanes import LaneCosts
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -26,7 +27,8 @@ PAIRS: tuple[Pairs, ...] = ("none", "joint", "early")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineCosts:
-    """A block of strategies; [S, N] costs, [N] the rest. Operations then run along contiguous strategies."""
+    """A block of strategies; [S, N] costs, [N] the rest. Operations then run along contiguous strategies. With `lanes` the
+    stages have lanes of their own for expert communication, and what runs side by side is priced by these."""
 
     forward_s: F64
     input_s: F64
@@ -36,6 +38,7 @@ class PipelineCosts:
     group: I64
     pp: int
     vpp: int
+    lanes: LaneCosts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

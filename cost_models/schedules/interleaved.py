@@ -57,10 +57,10 @@ def _adaptive_pipe(c: PipelineCosts) -> F64:
 def _looped_s(c: PipelineCosts, micro_batches: int, group: int, extra: int) -> F64:
     """Seconds [N]. A shape that no program runs is priced as one group of all its micro-batches."""
     group = group if runs_in_groups(c.pp, micro_batches, group) else micro_batches
-    if group < c.pp:
+    if group < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
         return work_through(overlapped_orders if extra else interleaved_orders, c, micro_batches, group)
     backward = c.input_s + c.weight_s
-    costs = ChunkCosts(forward_s=c.forward_s, backward_s=backward, gradient_s=backward, p2p_s=c.p2p_s)
+    costs = ChunkCosts(forward_s=c.forward_s, backward_s=backward, p2p_s=c.p2p_s, lanes=c.lanes)
     return interleaved_s(costs, pp=c.pp, micro_batches=micro_batches, group=group, extra=extra)
 
 

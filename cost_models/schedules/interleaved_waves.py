@@ -14,18 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.schedules.facts import F64, I64
+from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkCosts:
-    """Seconds of each chunk, [V x P, N] in model order; `gradient_s`: of the backward, until its gradient leaves."""
+    """Seconds of each chunk, [V x P, N] in model order."""
 
     forward_s: F64
     backward_s: F64
-    gradient_s: F64
     p2p_s: F64
+    lanes: LaneCosts | None = None  # then forwards and backwards of a turn run side by side
 
 
 def interleaved_s(costs: ChunkCosts, *, pp: int, micro_batches: int, group: int, extra: int) -> F64:
@@ -47,6 +48,12 @@ class _Waves:
         self.size_at = np.repeat(self.sizes, [size * self.chunks for size in self.sizes])
         self.constant = (self.chunks - 1) * group + extra
         self.lead = np.minimum(self.constant + 2 * (pp - 1 - np.arange(pp)), self.total)
+        self.forward_alone_s = costs.lanes.forward.alone_s if costs.lanes else costs.forward_s
+        if costs.lanes:
+            self.backward_alone_s = costs.lanes.backward.alone_s
+            self.gradient_s = costs.lanes.gradient_s
+            self.pairs_s = self._all_pairs_s(costs.lanes)
+            self.backward_compute_s = costs.lanes.backward_compute_s
         self.clock = np.zeros((pp, costs.forward_s.shape[1]))
         self.led: list[F64] = []  # forward ends by wave of the lead
         self.forwards: list[F64] = []  # forward ends by wave of the turns
@@ -90,7 +97,7 @@ class _Waves:
             if high > 1:
                 np.add(self.led[-2][: high - 1], self.costs.p2p_s, out=start[1:])
         np.maximum(start, self.clock[low:high], out=start)
-        start += self.costs.forward_s[self._rows(wave - np.arange(low, high), low, high)]
+        start += self.forward_alone_s[self._rows(wave - np.arange(low, high), low, high)]
         self.clock = self._renewed(start, low, high)
 
     def _turn(self, wave: int) -> None:
@@ -98,13 +105,9 @@ class _Waves:
         low, high = max(0, self.pp - 1 - wave), min(self.pp, self.total - wave + self.pp - 1)
         first = max(low, self.constant + wave + self.pp - self.total)  # ranks from here on have forwards left
         ends, leaves = np.empty_like(self.clock), np.empty_like(self.clock)
+        place = self.constant + wave + self.pp - 1 - np.arange(first, high)
         if first < high:
-            start = ends[first:high]
-            self._forward_inputs(wave, first, high, start)
-            np.maximum(start, self.clock[first:high], out=start)
-            place = self.constant + wave + self.pp - 1 - np.arange(first, high)
-            start += self.costs.forward_s[self._rows(place, first, high)]
-            self.clock = self._renewed(start, first, high)
+            self._forward_inputs(wave, first, high, ends[first:high])
         self.forwards.append(ends)
         start = leaves[low:high]
         inner = min(high, self.pp - 1)
@@ -112,12 +115,48 @@ class _Waves:
             np.add(self.gradients[-1][low + 1 : inner + 1], self.costs.p2p_s, out=start[: inner - low])
         if high == self.pp:
             start[-1] = self._wrapped_gradient(wave)
-        np.maximum(start, self.clock[low:high], out=start)
         turn = wave - self.pp + 1 + np.arange(low, high)
-        rows = (self.chunks - 1 - self.chunk_at[turn]) * self.pp + np.arange(low, high)
-        self.clock = self._renewed(start + self.costs.backward_s[rows], low, high)
-        start += self.costs.gradient_s[rows]
+        backwards = (self.chunks - 1 - self.chunk_at[turn]) * self.pp + np.arange(low, high)
+        run = self._side_by_side if self.costs.lanes else self._one_by_one
+        run(ends[first:high], start, self._rows(place, first, high), backwards, low)
         self.gradients.append(leaves)
+
+    def _one_by_one(self, forward: F64, gradient: F64, forwards: I64, backwards: I64, low: int) -> None:
+        """From arrivals to ends of a turn, in place: the forward, then the backward. Forwards are of the last ranks."""
+        high = low + len(gradient)
+        if len(forward):
+            first = high - len(forward)
+            np.maximum(forward, self.clock[first:high], out=forward)
+            forward += self.costs.forward_s[forwards]
+            self.clock = self._renewed(forward, first, high)
+        np.maximum(gradient, self.clock[low:high], out=gradient)
+        gradient += self.costs.backward_s[backwards]
+        self.clock = self._renewed(gradient, low, high)
+
+    def _side_by_side(self, forward: F64, gradient: F64, forwards: I64, backwards: I64, low: int) -> None:
+        """As `_one_by_one`, on lanes: a pair is done when its fullest lane is, or an input and its chain. A backward alone
+        runs what needs no gradient while it waits for it."""
+        high, count = low + len(gradient), len(gradient) - len(forward)
+        clock = self.clock[low:high].copy()
+        alone, pair = backwards[:count], backwards[count:]
+        if count:
+            ready = np.maximum(gradient[:count], clock[:count])
+            np.add(ready, self.gradient_s[alone], out=gradient[:count])
+            np.maximum(ready + self.backward_compute_s[alone], gradient[:count], out=clock[:count])
+        if len(forward):
+            done = clock[count:] + self.pairs_s[(forwards // self.pp) * len(self.gradient_s) + pair]
+            forward += self.forward_alone_s[forwards]
+            gradient[count:] += self.backward_alone_s[pair]
+            np.maximum(done, np.maximum(forward, gradient[count:]), out=clock[count:])
+            np.maximum(forward, done, out=forward)
+            np.maximum(gradient[count:], done, out=gradient[count:])
+        self.clock = self._renewed(clock, low, high)
+
+    def _all_pairs_s(self, lanes: LaneCosts) -> F64:
+        """Of each chunk's forward with each chunk's backward on the same rank: row chunk x stages + backward stage."""
+        backward = np.tile(np.arange(self.chunks * self.pp), self.chunks)
+        forward = np.repeat(np.arange(self.chunks), self.chunks * self.pp) * self.pp + backward % self.pp
+        return lanes.pair_s(forward, backward)
 
     def _renewed(self, ends: F64, low: int, high: int) -> F64:
         """The clock with the ranks low..high-1 moved on; earlier clocks stay as they were."""

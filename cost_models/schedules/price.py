@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from cost_models.errors import ConfigError
 from cost_models.schedules.facts import F64, PipelineCosts, Shape
 from cost_models.schedules.gpipe import one_rank_s
+from cost_models.schedules.lanes import LaneCosts
 from cost_models.schedules.table import SCHEDULE_TABLE
 
 BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
@@ -26,10 +27,12 @@ def closed_form_step_s(
     vpp: int,
     micro_batches: ArrayLike,
     group: ArrayLike = 0,
+    lanes: LaneCosts | None = None,
 ) -> F64:
     """Seconds from the first operation of any rank to the last of any rank, [N].
 
     Costs [N, S] in model order; `p2p_s`, `micro_batches`, `group` (0: pp) broadcast to [N].
+    `lanes`: for the schedule that overlaps expert communication; the costs are then those of nothing hidden.
     """
     if schedule not in SCHEDULE_TABLE:
         raise ConfigError("schedule", schedule, f"one of {', '.join(SCHEDULE_TABLE)}")
@@ -52,6 +55,7 @@ def closed_form_step_s(
             group=size[part],
             pp=pp,
             vpp=vpp,
+            lanes=lanes.take(part) if lanes else None,
         )
         out[part] = one_rank_s(costs) if pp == 1 else SCHEDULE_TABLE[schedule].closed_form(costs)
     return out

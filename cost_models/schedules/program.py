@@ -120,4 +120,5 @@ def part(c: PipelineCosts, at: I64) -> PipelineCosts:
     return PipelineCosts(
         forward_s=c.forward_s[:, at], input_s=c.input_s[:, at], weight_s=c.weight_s[:, at], p2p_s=c.p2p_s[at],
         micro_batches=c.micro_batches[at], group=c.group[at], pp=c.pp, vpp=c.vpp,
+        lanes=c.lanes.take(at) if c.lanes else None,
     )  # fmt: skip

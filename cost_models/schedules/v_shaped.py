@@ -22,8 +22,8 @@ def half_limit(pp: int) -> int:
 
 
 def min_limit(pp: int) -> int:
-    """V-Min: about a third of 1F1B."""
-    return 2 * -(-(pp + 4) // 3)
+    """V-Min: about a third of 1F1B: 3, 4, 12 at 2, 4, 16 ranks, as the published generator holds."""
+    return max(3, 2 * (pp // 3 + 1))
 
 
 def zb_v_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:

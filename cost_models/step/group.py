@@ -6,7 +6,7 @@ Axes: N strategies, S virtual stages, P pipeline ranks, C columns of the price l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from cost_models.layer_price import LayerPrices, price_layers
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
 from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Layout, StrategyBatch
 
-FULL = RECOMPUTE_BIT["full"]
+FULL, MOE = RECOMPUTE_BIT["full"], RECOMPUTE_BIT["moe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,7 +36,8 @@ class PriceTable:
 def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> PriceTable:
     """Prices every core point of the batch once, under the masks of the batch, 0, and those of ``also``."""
     plain = batch.recompute & ~FULL
-    masks = np.unique(np.concatenate([batch.recompute, plain, [0, *also]]))
+    overlap = [MOE] if batch.ep_overlap.any() else []  # what lanes need
+    masks = np.unique(np.concatenate([batch.recompute, plain, [0, *overlap, *also]]).astype(np.int64))
     core = core_points(batch, case.workload)
     return PriceTable(
         prices=price_layers(case, core, tuple(int(mask) for mask in masks)),
@@ -66,6 +67,10 @@ class PricedGroup:
     def micro_batch_group(self) -> I64:
         """[N], pp where none is named."""
         return micro_batch_groups(self.batch)
+
+    def take(self, rows: I64) -> PricedGroup:
+        """Some of the strategies."""
+        return replace(self, batch=self.batch.take(rows), rows=self.rows[rows], table=self.table.take(rows))
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""

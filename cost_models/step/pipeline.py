@@ -8,20 +8,39 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.schedules import closed_form_step_s, in_flight_chunks
 from cost_models.step.group import PricedGroup
+from cost_models.step.lanes import lane_costs
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
 
 
 def pipeline_s(costs: StageCosts, group: PricedGroup) -> F64:
-    """Seconds from the first forward to the last backward, [N]."""
+    """Seconds from the first forward to the last backward, [N]: stages one after another."""
     layout = group.layout
     return closed_form_step_s(
         group.schedule.name, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, costs.p2p_s, pp=layout.pp,
         vpp=layout.vpp, micro_batches=group.micro_batches, group=group.micro_batch_group,
     )  # fmt: skip
+
+
+def overlapped_pipeline_s(costs: StageCosts, group: PricedGroup) -> F64:
+    """The same with expert communication on lanes of its own, sends on that between nodes; `costs` are those of nothing
+    hidden, [N]."""
+    layout, schedule = group.layout, group.schedule.overlapped_as
+    assert schedule is not None
+    return closed_form_step_s(
+        schedule, costs.forward_s, costs.backward_input_s, costs.backward_weight_s, np.zeros_like(costs.p2p_s), pp=layout.pp,
+        vpp=layout.vpp, micro_batches=group.micro_batches, group=group.micro_batch_group, lanes=lane_costs(costs, group),
+    )  # fmt: skip
+
+
+def on_lanes(group: PricedGroup) -> NDArray[np.bool_]:
+    """Strategies that overlap expert communication across micro-batches, [N]."""
+    runs = group.layout.pp > 1 and group.schedule.runs_overlapped
+    return group.batch.ep_overlap & runs
 
 
 def wait_for_sends(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:

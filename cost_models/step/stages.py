@@ -5,14 +5,14 @@ Axes: N strategies, S virtual stages, P ranks, C columns of the price list, F fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from cost_models.communication import p2p_s, ring_s
 from cost_models.layer_price import EP
 from cost_models.step.group import FULL, PricedGroup
-from cost_models.strategies import F64, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -24,10 +24,16 @@ class StageCosts:
     backward_weight_s: F64
     forward_ep_s: F64  # the expert-communication part of the layers' forward
     backward_ep_s: F64
+    recompute_s: F64  # of backward_input_s
+    recompute_ep_s: F64  # of backward_ep_s
     saved_bytes: F64
     swapped_bytes: F64  # of saved_bytes, what the strategy keeps on the host
     p2p_s: F64
     full_share: F64  # [N, S] share of a stage's layers under full recompute (blend of two masks)
+
+    def take(self, rows: I64) -> StageCosts:
+        """Some of the strategies."""
+        return StageCosts(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
     @property
     def backward_s(self) -> F64:
@@ -63,13 +69,16 @@ def stage_costs(group: PricedGroup) -> StageCosts:
     prices, counts = group.table.prices, group.layout.counts.T  # [C, S]
     share = full_share(group.batch, group.layout)
     again = _blend(prices.recompute_s.sum(axis=3), group, share)
+    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share)
     backward_ep = group.priced(prices.backward_input_s[:, :, EP]) @ counts
     return StageCosts(
         forward_s=group.priced(prices.forward_s.sum(axis=2)) @ counts,
         backward_input_s=group.priced(prices.backward_input_s.sum(axis=2)) @ counts + again,
         backward_weight_s=group.priced(prices.backward_weight_s.sum(axis=2)) @ counts,
         forward_ep_s=group.priced(prices.forward_s[:, :, EP]) @ counts,
-        backward_ep_s=backward_ep + _blend(prices.recompute_s[:, :, :, EP], group, share),
+        backward_ep_s=backward_ep + again_ep,
+        recompute_s=again,
+        recompute_ep_s=again_ep,
         saved_bytes=_blend(prices.saved_bytes, group, share),
         swapped_bytes=_swapped(group, share),
         p2p_s=boundary_s(group),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer_price import FAMILIES
-from cost_models.step.effects import Affected, with_effects
+from cost_models.step.effects import Affected, with_effects, with_effects_on_computing
 from cost_models.step.end import (
     RankLoad,
     StepEnd,
@@ -21,7 +21,7 @@ from cost_models.step.end import (
     straggler_frac,
 )
 from cost_models.step.group import PricedGroup
-from cost_models.step.pipeline import pipeline_s, wait_for_sends
+from cost_models.step.pipeline import on_lanes, overlapped_pipeline_s, pipeline_s, wait_for_sends
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64, I64
 
@@ -47,13 +47,35 @@ def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
     busy = (load.forward_s + load.backward_s) * group.micro_batches[:, None]
     critical = np.argmax(busy, axis=1)
     times = _busy_causes(affected, group, busy, critical)
-    times["bubble"] = pipeline_s(stages, group) - _at(busy, critical)
+    _share_out(times, _pipeline_s(costs, stages, group) - _at(busy, critical))
     for cause, seconds in _end_causes(stages, load, group).items():
         times[cause] = times.get(cause, 0.0) + seconds
     total = np.sum(np.stack(list(times.values())), axis=0)
     times["straggler"] = total * straggler_frac(group)
     by_cause = {cause: times[cause] for cause in STEP_CAUSES}
     return StepTimes(step_s=total + times["straggler"], by_cause=by_cause, critical_rank=critical, busy_s=busy)
+
+
+def _pipeline_s(costs: StageCosts, stages: StageCosts, group: PricedGroup) -> F64:
+    """Seconds of the pipeline, [N]; `costs` before any effect, `stages` after all. What overlaps expert communication
+    across micro-batches is priced on lanes, nothing hidden beforehand."""
+    lanes = on_lanes(group)
+    out = np.empty(len(lanes))
+    at, rest = np.flatnonzero(lanes), np.flatnonzero(~lanes)
+    if len(at):
+        own = group.take(at)
+        unhidden, _ = wait_for_sends(with_effects_on_computing(costs.take(at), own).costs, own)
+        out[at] = overlapped_pipeline_s(unhidden, own)
+    if len(rest):
+        out[rest] = pipeline_s(stages.take(rest), group.take(rest))
+    return out
+
+
+def _share_out(times: dict[str, F64], left: F64) -> None:
+    """What the pipeline takes beyond the rank's own work is bubble; less than that: more communication is hidden."""
+    over = np.minimum(np.maximum(-left, 0.0), times["ep_comm"])
+    times["ep_comm"] = times["ep_comm"] - over
+    times["bubble"] = left + over
 
 
 def _at(by_rank: F64, rank: I64) -> F64:

@@ -25,7 +25,9 @@ from autodeploy.stacks import Program, load_stack, settle
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import parse_strategy
 
-LIKE = Likeness("Hopper", "16 bit", "dense", "nemo-25", "pipelined", "several nodes", "micro-batch 1 or 2")
+LIKE = Likeness(
+    "Hopper", "16 bit", "dense", "nemo-25", "pipelined", "several nodes", "tensor parallel", "few micro-batches"
+)
 OTHER = replace(LIKE, stack="torchtitan-2025")
 
 
@@ -42,9 +44,9 @@ def test_quantile_by_hand():
 def test_a_lone_family_of_a_group_is_pulled_to_the_wider_one():
     near, far = family("a", LIKE, 0.02), [family(f"f{i}", OTHER, 0.2) for i in range(9)]
     found = band_of(LIKE, table=[near, *far])
-    # Wider groups: ten runs, nine at 0.2; then own at three levels, each pulled: log q = (log .02 + K log wider) / (1 + K).
+    # Wider groups: ten runs, nine at 0.2; then own at four levels, each pulled: log q = (log .02 + K log wider) / (1 + K).
     wider = np.log(0.2)
-    for _ in range(3):
+    for _ in range(4):
         wider = (np.log(0.02) + PULL * wider) / (1 + PULL)
     assert found.frac == pytest.approx(np.exp(wider))
     assert (found.runs, found.families) == (1, 1) and "nemo-25" in found.group
@@ -86,7 +88,14 @@ def test_likeness_of_a_case():
     )  # fmt: skip
     batch = strategy_to_batch(parse_strategy("TP1/EP8/MBS4"), case.model, 8)
     assert likeness(case, "nemo-25 grad_dtype=fp32", batch, 0) == Likeness(
-        "Hopper", "8 and 4 bit", "mixture of experts", "nemo-25", "no pipeline", "one node", "micro-batch above 2"
+        "Hopper",
+        "8 and 4 bit",
+        "mixture of experts",
+        "nemo-25",
+        "no pipeline",
+        "one node",
+        "no tensor parallel",
+        "few micro-batches",
     )
 
 
