@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -37,6 +38,7 @@ def estimate(
     recompute: opt.AxisRecompute = None,
     schedule: opt.AxisSchedule = None,
     zero: opt.AxisZero = None,
+    measured: opt.Measured = None,
     format: opt.Format = "table",
     output: opt.Output = None,
 ) -> None:
@@ -56,7 +58,7 @@ def estimate(
     one = OneStrategy(
         strategy=strategy, devices=devices, micro_batch=micro_batch, recompute=recompute, schedule=schedule, zero=zero
     )
-    document = _run(case, one)
+    document = _run(case, one, measured or [])
 
     def table() -> str:
         from autodeploy.report.estimate_table import estimate_table
@@ -73,13 +75,17 @@ def estimate(
         raise typer.Exit(DOES_NOT_FIT)
 
 
-def _run(case: CaseOptions, one: OneStrategy) -> dict[str, Any]:
+def _run(case: CaseOptions, one: OneStrategy, measured: list[Path]) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
+    from autodeploy.cli.decisions import asked_of
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import replayed_s
+    from autodeploy.search.real_parts import decision_on, replayed_s
 
     loaded, batch, cost = load_and_price(case, one, "estimate")
-    return estimate_document(case_of(loaded), batch, cost, simulated_s=replayed_s(loaded.case, batch))
+    step_s = replayed_s(loaded.case, batch)
+    asked = asked_of({"measured": measured}, loaded.case, loaded.backend, int(batch.devices[0]))
+    decision = decision_on(asked, loaded.case, batch, cost, step_s)
+    return estimate_document(case_of(loaded), batch, cost, simulated_s=step_s, decision=decision)
 
 
 def load_and_price(options: CaseOptions, one: OneStrategy, command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:

@@ -92,9 +92,8 @@ def learn(model: ErrorModel, evidence: Evidence) -> Learned:
     distance, told = _without_offsets(covariance, surprise, evidence.case)
     scale = (model.degrees + distance) / (model.degrees + told)
     degrees = model.degrees + told
-    return Learned(
-        model=model, evidence=evidence, inverse=inverse, pull=inverse @ surprise, scale=scale, degrees=degrees
-    )
+    pull = inverse @ surprise
+    return Learned(model=model, evidence=evidence, inverse=inverse, pull=pull, scale=scale, degrees=degrees)
 
 
 def _with_common(model: ErrorModel, evidence: Evidence, surprise: F64) -> ErrorModel:

@@ -19,7 +19,7 @@ FIT = (
 ENOUGH_RUNS = 20
 COVERAGE = (0.85, 0.95)
 MEASURED_ONE = 0.11  # median error after one run on another cluster
-NOISE = 1e-9
+WORSE_THAN_TOP = 0.0025  # regret that k trials may cost beyond the first k rows: two problems of 169 decide on as much
 
 
 def decision_violations(decisions: Mapping[str, Any]) -> list[str]:
@@ -52,7 +52,7 @@ def _of_protocol(figures: Mapping[str, Any], name: str) -> list[str]:
     if regret["simplest"]["mean"] > regret["predicted"]["mean"] + WORSE_THAN_PREDICTED:
         found.append(f"the simplest of the tie loses {regret['simplest']['mean']:.2%}")
     for k, planned in regret["trials_k"].items():
-        if planned["mean"] > regret["top_k"][k]["mean"] + NOISE:
+        if planned["mean"] > regret["top_k"][k]["mean"] + WORSE_THAN_TOP:
             found.append(f"{k} trials lose {planned['mean']:.2%}, the first {k} rows {regret['top_k'][k]['mean']:.2%}")
     return found
 

@@ -13,6 +13,7 @@ from autodeploy.strategy.rules import launchable
 from cost_models.strategies import StrategyBatch
 
 if TYPE_CHECKING:
+    from autodeploy.decide.ranking import Decision
     from autodeploy.search import SearchResult
     from autodeploy.search.rank import Ranking
     from cost_models.step import StepCost
@@ -108,7 +109,12 @@ def entries_of(case: Case, ranking: Ranking | None, cost: StepCost | None) -> li
 
 
 def estimate_document(
-    case: Case, batch: StrategyBatch, cost: StepCost, *, simulated_s: float | None = None
+    case: Case,
+    batch: StrategyBatch,
+    cost: StepCost,
+    *,
+    simulated_s: float | None = None,
+    decision: Decision | None = None,
 ) -> dict[str, Any]:
     """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
     document = head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
@@ -116,4 +122,8 @@ def estimate_document(
     document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0], simulated_s=simulated_s) | {
         "per_rank": per_rank(batch, cost, 0)
     }
+    if decision is not None:  # of one strategy: what is expected of it, not how it compares
+        alone = ("best_probability", "tie")
+        told = decision_keys(priced_case(case), decision)[0]
+        document["estimate"] |= {key: value for key, value in told.items() if key not in alone}
     return document

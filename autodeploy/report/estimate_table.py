@@ -44,6 +44,12 @@ def headline(entry: Mapping[str, Any], cap_gib: float) -> str:
         f"({entry['step_time_error_group']}), {entry['peak_memory_error_frac']:.0%} of the memory "
         f"({entry['peak_memory_error_group']})"
     )
+    if "fit_probability" in entry:
+        band = f"{seconds(entry['expected_low_s'])} to {seconds(entry['expected_high_s'])}"
+        lines.append(
+            f"expected {seconds(entry['expected_step_time_s'])} s (nine of ten: {band}), fits with {entry['fit_probability']:.0%}; "
+            f"{entry['evidence']}"
+        )
     if "days" in entry:
         price = f", price {entry['price']:,.0f}" if "price" in entry else ""
         lines.append(

@@ -109,6 +109,16 @@ def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates) 
     return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))
 
 
+def decision_on(asked: Asked, case: Case, batch: StrategyBatch, cost: StepCost, replayed: float | None) -> Decision:
+    """What is expected of one priced strategy."""
+    from autodeploy.decide.question import case_rows, question_of
+    from autodeploy.decide.ranking import decide
+
+    step_s = cost.step_s if replayed is None else np.array([replayed])
+    rows = case_rows(case, batch, cost.time_s, step_s, cost.peak_reserved_bytes)
+    return decide(question_of(case, rows, batch.devices, asked))
+
+
 def price_one(text: str, case: Case, devices: int, backend: str) -> tuple[StrategyBatch, StepCost]:
     """One strategy in the notation, priced by rank. InputError where it is malformed or breaks a rule."""
     from cost_models.step import evaluate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autodeploy.search.candidates import Candidates
+from autodeploy.search.candidates import Candidates, best_first
 from autodeploy.search.decided import decided, with_safe
 from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cost_models.step import StepCost
 
 SIMULATED = 36  # leaders that the simulator replays before they are ranked
+TRIED = 12  # strategies that a study found fastest: the simulator, not the closed form, says so
 BALANCED = 8  # best groups whose layers are balanced
 
 
@@ -40,6 +41,7 @@ class SearchResult:
     refine_s: float = 0.0
     timed_out: bool = False
     interrupted: bool = False  # by Ctrl-C: what was found until then is ranked, in closed-form prices
+    tried: Candidates | None = None  # what a study was told, in its times
     sizes: Ranking | None = None  # the best of each number of cards, where there are several
     sizes_cost: StepCost | None = None
 
@@ -55,7 +57,7 @@ def search(
         result, pool = _study(request, twin, deadline, progress)
     if pool is None:
         return result
-    ranking = _rank(request, pool, twin, simulate=not result.interrupted and not _over(deadline))
+    ranking = _rank(result, pool, twin, simulate=not result.interrupted and not _over(deadline))
     cost = twin.evaluate(request.case, ranking.candidates.batch)
     return replace(result, ranking=ranking, cost=cost)
 
@@ -90,7 +92,7 @@ def _screen_and_refine(
 
         found = refine_around(request, shortlist, pool, twin, deadline, progress)
         result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
-                         interrupted=found.interrupted)  # fmt: skip
+                         interrupted=found.interrupted, tried=found.tried)  # fmt: skip
         pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
         if not found.interrupted:
             pool = _with_balanced_layers(request, pool, twin)
@@ -137,7 +139,7 @@ def _study(
     found = study_space(request, twin, counts, deadline, progress)
     result = SearchResult(
         request=request, counts=counts, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
-        screen_s=time.monotonic() - began - found.seconds, interrupted=found.interrupted,
+        screen_s=time.monotonic() - began - found.seconds, interrupted=found.interrupted, tried=found.tried,
     )  # fmt: skip
     if found.candidates is None:
         return result, None
@@ -149,14 +151,28 @@ def _study(
     return result, pool
 
 
-def _rank(request: SearchRequest, pool: Candidates, twin: Twin, *, simulate: bool = True) -> Ranking:
+def _rank(result: SearchResult, pool: Candidates, twin: Twin, *, simulate: bool = True) -> Ranking:
     """Ranks by screened time; then, with a simulator, the leaders once more by simulated time; then, with an error model, by
     what is expected of them."""
+    request = result.request
     leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
     if twin.decide is not None:
         leaders = with_safe(request, leaders, pool, SIMULATED)
+    if result.tried is not None and simulate:
+        leaders = _with_tried(request, leaders, result.tried, twin)
     simulated = twin.simulated_s(request, leaders) if simulate else np.full(len(leaders), np.nan)
     timed = with_time(request, leaders, simulated)
     if twin.decide is None:
         return rank(request, timed, leaders.step_s, simulated)
     return decided(request, Ranking(timed, leaders.step_s, simulated), twin.decide)
+
+
+def _with_tried(request: SearchRequest, leaders: Candidates, tried: Candidates, twin: Twin) -> Candidates:
+    """The leaders and what a study found fastest, each once, in closed-form prices."""
+    fitting = tried.take(tried.feasible)
+    best = fitting.take(best_first(fitting)[:TRIED])
+    if not len(best):
+        return leaders
+    both = Candidates.concatenate([leaders, twin.screened(request, best.batch)])
+    every = replace(request, top=len(both), all_variants=True, objective="time")
+    return rank(every, both, both.step_s, both.step_s).candidates

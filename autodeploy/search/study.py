@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -89,4 +90,4 @@ def landscape_of_space(request: SearchRequest, space: Space, counts: WalkCounts)
 
 def _screened(request: SearchRequest, twin: Twin, found: Refined, seconds: float) -> Refined:
     candidates = None if found.candidates is None else twin.screened(request, found.candidates.batch)
-    return Refined(candidates, found.trials, seconds, found.timed_out, found.interrupted, found.settled)
+    return replace(found, candidates=candidates, tried=found.candidates, seconds=seconds)

@@ -40,6 +40,7 @@ class Refined:
     timed_out: bool
     interrupted: bool = False
     settled: bool = False  # stopped because the bound says that nothing unseen can be better
+    tried: Candidates | None = None  # ``candidates`` with the times that the study was told
 
 
 @dataclass(slots=True)

@@ -72,10 +72,12 @@ def _pipeline_s(costs: StageCosts, stages: StageCosts, group: PricedGroup) -> F6
 
 
 def _share_out(times: dict[str, F64], left: F64) -> None:
-    """What the pipeline takes beyond the rank's own work is bubble; less than that: more communication is hidden."""
-    over = np.minimum(np.maximum(-left, 0.0), times["ep_comm"])
-    times["ep_comm"] = times["ep_comm"] - over
-    times["bubble"] = left + over
+    """What the pipeline takes beyond the rank's own work is bubble; less than that: more communication is hidden, then
+    that of recomputed dispatches."""
+    times["bubble"] = left
+    for cause in ("ep_comm", "recompute"):
+        over = np.minimum(np.maximum(-times["bubble"], 0.0), np.maximum(times[cause], 0.0))
+        times[cause], times["bubble"] = times[cause] - over, times["bubble"] + over
 
 
 def _at(by_rank: F64, rank: I64) -> F64:

@@ -11,6 +11,7 @@ from autodeploy.search.request import METHODS, OBJECTIVES
 from autodeploy.search.run import SearchResult, Twin, search
 from autodeploy.search.space import coarse_to_fine
 from autodeploy.strategy.axes import Axes
+from cost_models.strategies import StrategyBatch
 from tests.search import fakes
 
 
@@ -198,3 +199,17 @@ def test_sizes_are_seen_coarse_to_fine() -> None:
     assert result.sizes.candidates.step_s[2] == best(run(devices=(16,)))
     stopped = run(devices=(4, 8, 16, 32), timeout_s=1e-9)
     assert stopped.timed_out and stopped.counts.sizes < 4
+
+
+@pytest.mark.parametrize("method", ["auto", "tpe"])
+def test_what_the_study_found_fastest_is_ranked_though_the_closed_form_hides_it(method: str) -> None:
+    """One strategy is far faster in the replay than in closed form: the study has tried it, so the ranking must know."""
+
+    def refiner(case: object, batch: StrategyBatch) -> np.ndarray:
+        step_s = fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
+        return np.where(
+            (batch.tp == 4) & (batch.pp == 1) & (batch.micro_batch == 1) & (batch.recompute == 0), 0.01, step_s
+        )
+
+    result = run(method=method, trials=200, refiner=refiner, top=1, rank_by="predicted")
+    assert result.ranking is not None and result.ranking.simulated_s[0] == 0.01
