@@ -62,8 +62,8 @@ FAULTS = (
     Fault(
         "P2P beside lanes",
         "autodeploy/replay/request.py",
-        "(group.lanes or not stack.overlap_p2p)",
-        "(not stack.overlap_p2p)",
+        "p2p_on_lane=group.lanes",
+        "p2p_on_lane=False",
     ),
     Fault("ZeRO shards without CP", STEP + "memory.py", "shards = (batch.dp * batch.cp)", "shards = (batch.dp)"),
     Fault("reduction without CP", STEP + "end.py", "(dense, (batch.dp * batch.cp)", "(dense, (batch.dp)"),
@@ -193,8 +193,8 @@ FAULTS = (
     Fault(
         "mask 0 only where a strategy has it",
         STEP + "group.py",
-        "[batch.recompute, plain, [0, *also]]",
-        "[batch.recompute, plain, [*also]]",
+        "[batch.recompute, plain, [0, *overlap, *also]]",
+        "[batch.recompute, plain, [*overlap, *also]]",
     ),
     Fault(
         "overlap replayed with plain", STEP + "group.py", "batch.ep_overlap.astype(np.int64), sharded", "0 * m, sharded"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.schedules import closed_form_step_s, in_flight_chunks
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedGroup, shards_each_use
 from cost_models.step.lanes import lane_costs
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
@@ -38,9 +38,9 @@ def overlapped_pipeline_s(costs: StageCosts, group: PricedGroup) -> F64:
 
 
 def on_lanes(group: PricedGroup) -> NDArray[np.bool_]:
-    """Strategies that overlap expert communication across micro-batches, [N]."""
+    """Strategies that overlap expert communication across micro-batches on links that no gathers fill, [N]."""
     runs = group.layout.pp > 1 and group.schedule.runs_overlapped
-    return group.batch.ep_overlap & runs
+    return group.batch.ep_overlap & runs & ~shards_each_use(group.batch, group.case.workload)
 
 
 def wait_for_sends(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:

@@ -57,4 +57,4 @@ def test_sends_take_their_turn_beside_expert_communication() -> None:
     case = Case(model=moe(), hardware=machine(), workload=workload())
     for overlap in (False, True):
         batch = strategy(case.model, pp=2, vpp=2, dp=4, ep=4, ep_overlap=overlap, schedule="interleaved")
-        assert step_request(next(groups_of(case, batch))).request.p2p_exposed is overlap
+        assert step_request(next(groups_of(case, batch))).request.p2p_on_lane is overlap

@@ -59,7 +59,7 @@ def stages(count: int, **given: float | list[float]) -> StageCosts:
     """Forward 2, input 3, weight 1, nothing else, but for what is given (a number for every stage, or a list)."""
     values = {
         "forward_s": 2.0, "backward_input_s": 3.0, "backward_weight_s": 1.0, "forward_ep_s": 0.0, "backward_ep_s": 0.0,
-        "saved_bytes": 0.0, "swapped_bytes": 0.0, "full_share": 1.0,
+        "saved_bytes": 0.0, "swapped_bytes": 0.0, "recompute_s": 0.0, "recompute_ep_s": 0.0, "full_share": 1.0,
     } | given  # fmt: skip
     arrays = {
         name: np.broadcast_to(np.asarray(v, float), (1, count)).copy() for name, v in values.items() if name != "p2p_s"
