@@ -60,7 +60,14 @@ def test_its_own_family_has_no_say():
 
 def test_a_case_like_none_gets_the_band_of_all_and_says_so():
     alien = Likeness(
-        "other tpu", "8 and 4 bit", "mixture of experts", "x", "pipelined", "one node", "micro-batch 1 or 2"
+        "other tpu",
+        "8 and 4 bit",
+        "mixture of experts",
+        "x",
+        "pipelined",
+        "one node",
+        "tensor parallel",
+        "few micro-batches",
     )
     found = band_of(alien, table=[family("a", LIKE, 0.1), family("b", OTHER, 0.3)])
     assert found.frac == pytest.approx(0.3) and "none is like this case" in found.group
