@@ -258,6 +258,11 @@ def one_cause(theirs: Row, ours: Row) -> str:
     return max(causes, key=lambda name: abs(theirs["time_s"].get(name, 0.0) - ours["time_s"].get(name, 0.0)))
 
 
+def coded(row: Row) -> str:
+    """A strategy in a table's cell, whose bars would end the cell."""
+    return "`" + row["strategy"].replace("|", "\\|") + "`"
+
+
 def places(choice: Choice, ranked: list[Row]) -> tuple[str, str]:
     """The line of figures and the line of causes of a case whose group is in the list."""
     group = [row for row in ranked if choice.has(row)]
@@ -272,14 +277,13 @@ def places(choice: Choice, ranked: list[Row]) -> tuple[str, str]:
         f"{chance:.1%} | {theirs['fit_probability']:.0%} | {behind:+.1%} | {behind_quickest:+.1%} |"
     )
     if theirs is ours:  # nothing to tell apart
-        return figures, f"| {choice.title} | `{ours['strategy']}` | the same | - | {ours['evidence']} | the same |"
+        return figures, f"| {choice.title} | {coded(ours)} | the same | - | {ours['evidence']} | the same |"
     cause = one_cause(theirs, ours)
-    seconds = f"{cause}: theirs {theirs['time_s'].get(cause, 0.0):.2f} s, ours {ours['time_s'].get(cause, 0.0):.2f} s"
+    in_theirs, in_ours = (max(row["time_s"].get(cause, 0.0), 0.0) for row in (theirs, ours))  # never "-0.00"
+    seconds = f"{cause}: theirs {in_theirs:.2f} s, ours {in_ours:.2f} s"
     steps = f"{seconds} (steps {theirs['step_time_s']:.2f}, {ours['step_time_s']:.2f})"
     same = "the same" if theirs["evidence"] == ours["evidence"] else ours["evidence"]
-    return figures, (
-        f"| {choice.title} | `{theirs['strategy']}` | `{ours['strategy']}` | {steps} | {theirs['evidence']} | {same} |"
-    )
+    return figures, (f"| {choice.title} | {coded(theirs)} | {coded(ours)} | {steps} | {theirs['evidence']} | {same} |")
 
 
 def missing(choice: Choice, ranked: list[Row], alone: Row) -> tuple[str, str]:
@@ -290,11 +294,11 @@ def missing(choice: Choice, ranked: list[Row], alone: Row) -> tuple[str, str]:
     if theirs is None:
         why, strategy = "no valid strategy", "-"
     else:
-        why, strategy = f"{theirs['peak_memory_gib']:.1f} GiB at the least: does not fit", f"`{theirs['strategy']}`"
+        why, strategy = f"{theirs['peak_memory_gib']:.1f} GiB at the least: does not fit", coded(theirs)
     if theirs is not None and theirs["fits"]:
         return behind_all(choice, theirs, ranked)
     head = f"| {choice.title} | {choice.label} | {why} | - of {len(ranked)} | 0 | - | - | - |"
-    return head, f"| {choice.title} | {strategy} | `{ours['strategy']}` | memory | - | {ours['evidence']} |"
+    return head, f"| {choice.title} | {strategy} | {coded(ours)} | memory | - | {ours['evidence']} |"
 
 
 def behind_all(choice: Choice, theirs: Row, ranked: list[Row]) -> tuple[str, str]:
@@ -330,8 +334,8 @@ A row stands for the TP/PP/EP/CP group (for Pangu with VPP 2) in whichever varia
 all settings of the source. *Place*: in the default order (within a tie the simplest first); *predicted*: by predicted time
 alone. *P(fastest)* is that of all the group's rows, *P(fits)* that of the row. *Behind ours*: its predicted step over that of
 the first row of the default order (negative: the first row is simpler, not faster, by prediction); *behind the fastest*: the
-group's fastest over the fastest of all, by prediction. Of the large mixtures 150 rows or more are kept; a group after them is
-priced by itself. MoE rankings are not validated: of the measured problems nearly all are dense.
+group's fastest over the fastest of all, by prediction. A tie is one over the error model: where little is measured it reaches
+far. Of the large mixtures 150 rows are kept; a group after them is priced by itself. MoE rankings are not validated: of the measured problems nearly all are dense.
 """
 FIGURES = "| published | group | place | predicted | P(fastest) | P(fits) | behind ours | behind the fastest |"
 CAUSES = (

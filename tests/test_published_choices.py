@@ -66,3 +66,7 @@ def test_a_group_that_is_not_in_the_list_is_told_as_what_it_is(script: ModuleTyp
     figures, causes = script.missing(ask, ours, {"ranked": [{**own, "fits": True}], "nearest": []})
     assert "| after 1 | 2 of 2 | 0.0% | 96% | +20.0% |" in figures and "gemm: theirs 12.00 s, ours 8.00 s" in causes
     assert "no valid strategy" in script.missing(ask, ours, {"ranked": [], "nearest": []})[0]
+
+
+def test_the_bars_of_a_layout_do_not_end_a_cell(script: ModuleType) -> None:
+    assert script.coded({"strategy": "TP1/layout(Et|tL)"}) == r"`TP1/layout(Et\|tL)`"
