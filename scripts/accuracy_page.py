@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and docs/accuracy.svg: the accuracy by group, and predicted against measured.
+"""Writes docs/accuracy.md and docs/accuracy.svg: the accuracy by group, and predicted over measured.
 
 python scripts/accuracy_page.py            writes both
 python scripts/accuracy_page.py --check    fails (exit 1) where they are not what it would write
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from colorsys import hls_to_rgb
 from html import escape
-from math import floor, log10
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,8 @@ from autodeploy.accuracy.render import GROUP_COLUMNS, TARGET_COLUMNS, group_cell
 from autodeploy.accuracy.targets import TargetStatus, target_status
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-WIDTH, HEIGHT, MARGIN = 760, 560, 64
-COLOURS = (
-    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#dd8800", "#117733",
-    "#882255", "#44aa99", "#999933", "#cc6677", "#6699cc",
-)  # fmt: skip
+WIDTH, TOP, LEFT, RIGHT, STRIP = 860, 30, 170, 130, 26
+RATIOS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 
 ERRORS = (
     "Error = (predicted - measured) / measured; MAPE is the mean of its absolute value, bias the mean with its sign. Every "
@@ -59,7 +57,7 @@ def page(report: Report) -> str:
         f"{percent(total['time_p90_ape'])}), as typed **{percent(total['as_typed_time_mape'])}**; on whether a run "
         "fits or dies, balanced accuracy is "
         f"**{percent(total['fit_balanced_accuracy'])}**.",
-        "![Predicted against measured step time, one dot per complete row](accuracy.svg)",
+        "![Predicted over measured step time, a strip and a colour per source, one dot per complete row](accuracy.svg)",
         "## By group, complete rows without a suspect mark",
         ERRORS,
         _groups(groups, "complete"),
@@ -99,61 +97,63 @@ def _skipped(results: Sequence[RunResult]) -> str:
 
 
 def plot(report: Report) -> str:
-    """Log-log scatter of the complete rows, with the diagonal and the +-10% band."""
-    rows = report.select(lambda r: r.run.gated and r.time_error_frac is not None)
-    times = [t for r in rows for t in (r.run.step_time_s, r.predicted_step_time_s) if t]
-    low, high = floor(log10(min(times))), -floor(-log10(max(times)))
-    sources = sorted({r.run.group for r in rows})
-    colour = {source: COLOURS[i % len(COLOURS)] for i, source in enumerate(sources)}
-
-    def x(value: float) -> float:
-        return MARGIN + (log10(value) - low) / (high - low) * (WIDTH - 2 * MARGIN - 120)
-
-    def y(value: float) -> float:
-        return HEIGHT - MARGIN - (log10(value) - low) / (high - low) * (HEIGHT - 2 * MARGIN)
-
-    dots = [
-        f'<circle cx="{x(r.run.step_time_s or 1):.1f}" cy="{y(r.predicted_step_time_s or 1):.1f}" r="2.2" '
-        f'fill="{colour[r.run.group]}" fill-opacity="0.6"/>'
-        for r in rows
-    ]
+    """A strip a source: predicted over measured step time of its complete rows, the shortest steps on top of a strip."""
+    strips: dict[str, list[tuple[float, float]]] = {}
+    for r in report.select(lambda r: r.run.gated and r.time_error_frac is not None):
+        strips.setdefault(r.run.group, []).append((r.run.step_time_s or 0.0, 1 + (r.time_error_frac or 0.0)))
+    height = TOP + STRIP * len(strips) + 44
     head = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
         'font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
     ]
-    return "\n".join([*head, *_axes(x, y, low, high), *dots, *_legend(colour), "</svg>"]) + "\n"
+    dots = [line for at, source in enumerate(sorted(strips)) for line in _strip(source, sorted(strips[source]), at)]
+    return "\n".join([*head, *_axis(TOP + STRIP * len(strips)), *dots, "</svg>"]) + "\n"
 
 
-def _axes(x: Callable[[float], float], y: Callable[[float], float], low: int, high: int) -> list[str]:
-    first, last = 10.0**low, 10.0**high
-    lines = []
-    left, right, bottom, top = x(first), x(last), y(first), y(last)
-    for value in (10.0**exponent for exponent in range(low, high + 1)):
-        across, up = x(value), y(value)
-        lines += [
-            f'<path d="M{across:.1f} {bottom:.1f}V{top:.1f}M{left:.1f} {up:.1f}H{right:.1f}" stroke="#dddddd"/>',
-            f'<text x="{across:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">{value:g}</text>',
-            f'<text x="{left - 8:.1f}" y="{up + 4:.1f}" text-anchor="end">{value:g}</text>',
-        ]
-    for factor, dash in ((1.0, ""), (1.1, ' stroke-dasharray="4 3"'), (1 / 1.1, ' stroke-dasharray="4 3"')):
-        start, end = max(first, first / factor), min(last, last / factor)
-        path = f"M{x(start):.1f} {y(start * factor):.1f}L{x(end):.1f} {y(end * factor):.1f}"
-        lines.append(f'<path d="{path}" stroke="#444444"{dash}/>')
-    middle = 10.0 ** ((low + high) / 2)
-    lines.append(f'<text x="{x(middle):.1f}" y="{HEIGHT - 16}" text-anchor="middle">measured step time, s</text>')
-    turned = f'transform="translate(18 {y(middle):.1f}) rotate(-90)"'
-    lines.append(f'<text {turned} text-anchor="middle">predicted step time, s</text>')
+def ratio_x(ratio: float) -> float:
+    """Logarithmic, so that half and double are equally far from 1; what is beyond the axis is drawn at its end."""
+    share = (log(ratio) - log(RATIOS[0])) / (log(RATIOS[-1]) - log(RATIOS[0]))
+    return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
+
+
+def _axis(bottom: int) -> list[str]:
+    left, right = ratio_x(0.9), ratio_x(1.1)
+    lines = [f'<rect x="{left:.1f}" y="{TOP}" width="{right - left:.1f}" height="{bottom - TOP}" fill="#eef3ee"/>']
+    for ratio in RATIOS:
+        x, stroke = ratio_x(ratio), "#444444" if ratio == 1 else "#dddddd"
+        lines.append(f'<path d="M{x:.1f} {TOP}V{bottom}" stroke="{stroke}"/>')
+        lines += [f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{ratio:g}</text>' for y in (TOP - 6, bottom + 16)]
+    middle = ratio_x(1.0)
+    text = "predicted / measured step time (log scale; shaded: within 10%; triangles: beyond the axis)"
+    lines.append(f'<text x="{middle:.1f}" y="{bottom + 36}" text-anchor="middle">{text}</text>')
+    lines.append(f'<text x="{WIDTH - RIGHT + 12}" y="{TOP - 6}">rows, within 10%</text>')
     return lines
 
 
-def _legend(colour: dict[str, str]) -> list[str]:
-    lines = []
-    for index, (source, fill) in enumerate(colour.items()):
-        top = MARGIN + 18 * index
-        lines.append(f'<circle cx="{WIDTH - 160}" cy="{top}" r="4" fill="{fill}"/>')
-        lines.append(f'<text x="{WIDTH - 150}" y="{top + 4}">{escape(source)}</text>')
+def _strip(source: str, rows: list[tuple[float, float]], at: int) -> list[str]:
+    """Name, dots in the source's own colour, count; `rows`: (measured seconds, ratio), sorted."""
+    top, fill = TOP + STRIP * at, source_colour(at)
+    lines = [
+        f'<path d="M{LEFT} {top}H{WIDTH - RIGHT}" stroke="#eeeeee"/>',
+        f'<text x="{LEFT - 10}" y="{top + STRIP / 2 + 4:g}" text-anchor="end" fill="{fill}">{escape(source)}</text>',
+    ]
+    for index, (_, ratio) in enumerate(rows):
+        x, y = ratio_x(ratio), top + 4 + (STRIP - 8) * (index + 0.5) / len(rows)
+        if RATIOS[0] <= ratio <= RATIOS[-1]:
+            lines.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{fill}" fill-opacity="0.6"/>')
+        else:
+            tip = 7 if ratio > 1 else -7
+            lines.append(f'<path d="M{x:.1f} {y - 4:.1f}L{x + tip:.1f} {y:.1f}L{x:.1f} {y + 4:.1f}Z" fill="{fill}"/>')
+    near = sum(0.9 <= ratio <= 1.1 for _, ratio in rows) / len(rows)
+    lines.append(f'<text x="{WIDTH - RIGHT + 12}" y="{top + STRIP / 2 + 4:g}">{len(rows):,}, {near:.0%}</text>')
     return lines
+
+
+def source_colour(at: int) -> str:
+    """One colour a source: the golden angle keeps neighbours apart; all dark enough to read on white."""
+    red, green, blue = hls_to_rgb(at * 0.381966 % 1, (0.32, 0.42)[at % 2], 0.65)
+    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
 
 
 def main() -> int:

@@ -273,9 +273,11 @@ def open_study(request: SearchRequest) -> optuna.Study:
 def _sign(study: optuna.Study, problem: problems.Problem, name: str) -> None:
     """Writes the problem into a new study; refuses one of another problem, or one that is not ours."""
     stored = study.user_attrs.get(problems.ATTRIBUTE)
-    if stored is None:
-        if study.get_trials(deepcopy=False):
+    if stored is None and study.get_trials(deepcopy=False):
+        stored = study.user_attrs.get(problems.ATTRIBUTE)  # another first start may have signed and asked meanwhile
+        if stored is None:
             raise InputError("--study", name, "a study of autodeploy's with its problem in it", "give another name")
+    if stored is None:
         study.set_user_attr(problems.ATTRIBUTE, dict(problem.parts))
         study.set_metric_names(["score", "memory GiB"] if len(study.directions) == 2 else ["score"])
         return

@@ -19,16 +19,16 @@ h2{font-size:18px;margin:34px 0 10px;padding-bottom:4px;border-bottom:1px solid 
 .scroll{width:fit-content;max-width:100%;overflow-x:auto;
 max-height:640px;overflow-y:auto;border:1px solid var(--line);border-radius:6px}
 table{border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums}
-th,td{padding:5px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line);vertical-align:top}
-th.t,td.t{text-align:left}td.w{white-space:normal;min-width:240px;overflow-wrap:break-word}
+th,td{padding:5px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line);vertical-align:top}
+th.t,td.t{text-align:left}td.w{white-space:normal;min-width:215px;overflow-wrap:break-word}
 thead th{position:sticky;top:0;background:var(--soft);z-index:1;padding:0}
-th button{all:unset;cursor:pointer;padding:6px 10px;display:block;box-sizing:border-box;width:100%;font-weight:600}
+th button{all:unset;cursor:pointer;padding:6px 8px;display:block;box-sizing:border-box;width:100%;font-weight:600}
 th button:focus-visible{outline:2px solid var(--mark)}
 th[aria-sort=ascending] button::after{content:" \\25B2"}th[aria-sort=descending] button::after{content:" \\25BC"}
 tbody tr:last-child td{border-bottom:0}tr.tie td:first-child{box-shadow:inset 4px 0 var(--mark)}
 dl{display:grid;grid-template-columns:minmax(110px,max-content) 1fr;gap:4px 18px;margin:0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
-figure{margin:12px 0}.plot{width:100%}.svg{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:6px}
+p{overflow-wrap:anywhere}figure{margin:12px 0}.plot{width:100%}.svg{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:6px}
 .svg svg{display:block;max-width:none;min-width:700px;width:100%;height:auto}
 @media (max-width:640px){main{padding:14px 12px 40px}h1{font-size:20px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
 @media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--soft:#f4f4f4}main{max-width:none;padding:0}
