@@ -28,7 +28,8 @@ th[aria-sort=ascending] button::after{content:" \\25B2"}th[aria-sort=descending]
 tbody tr:last-child td{border-bottom:0}tr.tie td:first-child{box-shadow:inset 4px 0 var(--mark)}
 dl{display:grid;grid-template-columns:minmax(110px,max-content) 1fr;gap:4px 18px;margin:0}
 dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
-p{overflow-wrap:anywhere}figure{margin:12px 0}.plot{width:100%}.svg{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:6px}
+p{overflow-wrap:anywhere}
+figure{margin:12px 0}.plot{width:100%}.svg{overflow-x:auto;background:#fff;border:1px solid var(--line);border-radius:6px}
 .svg svg{display:block;max-width:none;min-width:700px;width:100%;height:auto}
 @media (max-width:640px){main{padding:14px 12px 40px}h1{font-size:20px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
 @media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--soft:#f4f4f4}main{max-width:none;padding:0}
