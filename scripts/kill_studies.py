@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 
+from autodeploy.study.leases import UNSIGNED_S
 from autodeploy.study.storage import open_storage, without_password
 
 SEARCH = [
@@ -51,6 +52,7 @@ def torture(url: str, kills: int, chance: random.Random) -> bool:
         time.sleep(chance.uniform(0.3, 1.2) * started_s)
         process.kill()
         process.wait()
+    time.sleep(UNSIGNED_S)  # a worker killed between asking for a trial and signing it leaves no lease
     _one_run(url, trials=64)
     return account(url, kills)
 

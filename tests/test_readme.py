@@ -12,13 +12,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SETUP = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && "
+SETUP = "python3 -m venv .venv && .venv/bin/pip install -q . && "  # what a user needs
+DEVELOPERS = "python3 -m venv .venv && .venv/bin/pip install -q -e '.[dev]' && "
 BLOCKS = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_it_opens_with_a_search_and_the_tests() -> None:
     assert BLOCKS[0].startswith(SETUP + ".venv/bin/autodeploy search ") and BLOCKS[0].count("\n") == 1
-    assert BLOCKS[1] == SETUP + ".venv/bin/pytest\n"
+    assert BLOCKS[1] == DEVELOPERS + ".venv/bin/pytest\n"
+
+
+def test_its_table_names_every_command_once_with_advise_second() -> None:
+    from autodeploy.cli.app import COMMANDS
+
+    named = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(COMMANDS) and named[:2] == ["search", "advise"]
 
 
 @pytest.fixture(scope="module")

@@ -77,9 +77,7 @@ def advice(decision: Decision, tied: Sequence[int], valid: bool, steady: bool) -
         runs = _to_settle(decision, tied)
         said += f"; short runs of {', '.join(str(row) for row in runs)} settle it (autodeploy trials)."
     else:
-        said = (
-            f"Run {fastest}: fastest with {decision.best_probability[decision.fastest]:.0%}, no other row ties with it."
-        )
+        said = f"Run {fastest}: no other row ties with it."
     if not steady:
         said += " At half or double of the variances that no run informs another row comes first."
     if not valid:

@@ -59,6 +59,7 @@ def search_document(case: Case, result: SearchResult) -> dict[str, Any]:
     document["space"] = {
         "core": counts.core,
         "enumerated": result.enumerated,
+        "screened": result.enumerated,  # with exact memory and a price
         "pruned": counts.pruned,
         "valid": result.enumerated + (0 if request.audit else counts.pruned),
         "feasible": result.feasible,

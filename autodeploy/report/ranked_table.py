@@ -76,6 +76,8 @@ def ranked_table(entries: Sequence[Entry], width: int) -> str:
     differs = ["/".join(letters.get(token, token) for token in row) or "-" for row in left]
     table = [["#", *(str(entry["rank"]) for entry in entries)], ["strategy", *label], ["differs", *differs]]
     decided = all("tie" in entry for entry in entries)
+    if sum(bool(entry.get("tie")) for entry in entries) == 1:  # alone it ties with nobody
+        entries = [{**entry, "tie": False} if "tie" in entry else entry for entry in entries]
     days = (DAYS,) if "days_with_failures" in entries[0] else ()
     for column in (*(ALWAYS if decided else UNDECIDED), *days):
         table.append(_cells(column, entries))

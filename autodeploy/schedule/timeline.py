@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autodeploy.schedule.operations import KIND_NAMES, B, F, I, ScheduleError
 from autodeploy.schedule.request import SimulationResult, StepEvents
-from autodeploy.schedule.segments import Segment
+from autodeploy.schedule.segments import LANE_NAMES, RECOMPUTE_CHAIN, SENDS, Segment
 from cost_models.schedules import SCHEDULE_TABLE
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
 RECOMPUTED = tuple(s for s in Segment if s.name.endswith("_R"))
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, RECOMPUTE, P2P = PARTS = (
+    "forward", "input gradient", "weight gradient", "recompute", "P2P",
+)  # fmt: skip
+P2P_LANE = len(LANE_NAMES)  # of pictures: transfers that hold no lane of the sender
+
+
+def part_of(segment: int) -> str:
+    """Which of `PARTS` a segment is."""
+    if segment in SENDS:
+        return P2P
+    if segment in RECOMPUTE_CHAIN:
+        return RECOMPUTE
+    if segment in WEIGHTS:
+        return WEIGHT_GRADIENT
+    return FORWARD if segment < RECOMPUTE_CHAIN[0] else INPUT_GRADIENT
+
+
+PART_OF = tuple(part_of(segment) for segment in Segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +47,15 @@ class Slice:
     layer: int
     segment: int
     paired: bool
+
+    @property
+    def part(self) -> str:
+        """One of `PARTS`."""
+        return PART_OF[self.segment]
+
+    @property
+    def operation(self) -> tuple[int, int, int]:
+        return self.kind, self.stage, self.micro_batch
 
     @property
     def name(self) -> str:
@@ -103,6 +130,19 @@ def hops(result: SimulationResult, all_slices: list[Slice], scenario: int = 0) -
         sent = all_slices[source].end_s
         found.append(Hop(source, target, sent, sent + float(events.p2p_s[1 + boundary, scenario])))
     return found
+
+
+def transfers(result: SimulationResult, all_slices: list[Slice], scenario: int = 0) -> list[Slice]:
+    """P2P that holds no lane of the sender, as slices of the sender on `P2P_LANE`, by rank and start."""
+    if not events_of(result).p2p_s[:, scenario].any():
+        return []
+    found = []
+    for hop in hops(result, all_slices, scenario):
+        source = all_slices[hop.source]
+        segment = SENDS[0] if source.kind == F else SENDS[1]
+        if hop.arrives_s > hop.sent_s:
+            found.append(replace(source, lane=P2P_LANE, start_s=hop.sent_s, end_s=hop.arrives_s, segment=int(segment)))
+    return sorted(found, key=lambda piece: (piece.rank, piece.start_s, piece.end_s))
 
 
 def in_window(all_slices: list[Slice], start_s: float, end_s: float) -> list[Slice]:

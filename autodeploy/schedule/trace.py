@@ -1,6 +1,8 @@
 """Chrome / Perfetto trace of one scenario: a process per rank, a thread per lane, flow arrows for P2P.
 
 Format: Trace Event Format (Google, "JSON Array Format"): complete events `X`, metadata `M`, flows `s` and `f`; times in us.
+Each slice says its part (forward, input gradient, weight gradient, recompute, P2P). Transfers that hold no lane are
+asynchronous slices, `b` and `e`, of the sender.
 A fourth thread, `step`, splits each rank's step into pipeline, gradient reduction, wait, optimizer, gather and idle.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 from autodeploy.schedule.operations import KIND_NAMES
 from autodeploy.schedule.request import SimulationResult
 from autodeploy.schedule.segments import LANE_NAMES
-from autodeploy.schedule.timeline import events_of, hops, slices
+from autodeploy.schedule.timeline import Slice, events_of, hops, slices, transfers
 
 STEP_THREAD = len(LANE_NAMES)
 US = 1e6
@@ -32,7 +34,12 @@ def trace_events(result: SimulationResult, scenario: int = 0) -> list[dict[str, 
                 "cat": KIND_NAMES[piece.kind],
                 "ts": piece.start_s * US,
                 "dur": (piece.end_s - piece.start_s) * US,
-                "args": {"stage": piece.stage, "micro_batch": piece.micro_batch, "layer": piece.layer},
+                "args": {
+                    "part": piece.part,
+                    "stage": piece.stage,
+                    "micro_batch": piece.micro_batch,
+                    "layer": piece.layer,
+                },
             }
         )
     for number, hop in enumerate(hops(result, pieces, scenario)):
@@ -43,7 +50,18 @@ def trace_events(result: SimulationResult, scenario: int = 0) -> list[dict[str, 
         events.append(
             {"ph": "f", "bp": "e", "pid": target.rank, "tid": target.lane, "ts": target.start_s * US, **shared}
         )
-    return events + _step_events(result, scenario)
+    return events + _transfers(result, pieces, scenario) + _step_events(result, scenario)
+
+
+def _transfers(result: SimulationResult, pieces: list[Slice], scenario: int) -> list[dict[str, Any]]:
+    rows = []
+    for number, piece in enumerate(transfers(result, pieces, scenario)):
+        name = f"P2P {KIND_NAMES[piece.kind]}{piece.micro_batch} from stage {piece.stage}"
+        shared = {"pid": piece.rank, "tid": 0, "name": name, "cat": "P2P", "id": f"p2p-{number}"}
+        args = {"part": piece.part, "stage": piece.stage, "micro_batch": piece.micro_batch}
+        rows.append({"ph": "b", "ts": piece.start_s * US, "args": args, **shared})
+        rows.append({"ph": "e", "ts": piece.end_s * US, **shared})
+    return rows
 
 
 def _names(ranks: int) -> list[dict[str, Any]]:

@@ -6,9 +6,12 @@
 ``search`` takes its parts (the evaluation, the space, the simulator) as a ``Twin``; ``run_search`` fills in the real ones.
 """
 
+from autodeploy.callable_package import make_callable
 from autodeploy.search.real_parts import run_search
 from autodeploy.search.request import METHODS, OBJECTIVES, SearchRequest
 from autodeploy.search.run import SearchResult, search
 from autodeploy.search.twin import Twin
 
 __all__ = ["METHODS", "OBJECTIVES", "SearchRequest", "SearchResult", "Twin", "run_search", "search"]
+
+make_callable(__name__)

@@ -23,6 +23,7 @@ ATTRIBUTE = "lease"
 RETRY = "retry_of"
 LEASE_S = 300.0
 RENEW_S = 60.0
+UNSIGNED_S = 20.0  # signing follows asking at once; a trial unsigned for longer is of a worker killed in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def is_gone(lease: dict[str, Any] | None, begun: float, worker: Worker) -> bool:
     """Whether nobody works on a running trial any more. ``begun``: when it was asked for (a trial without a lease is one
     whose worker died between asking and signing, or of an older version)."""
     if not lease:
-        return time.time() > begun + LEASE_S
+        return time.time() > begun + UNSIGNED_S
     if lease["host"] == worker.host:
         return _started(int(lease["pid"])) != lease["started"]
     return time.time() > float(lease["until"])

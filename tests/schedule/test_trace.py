@@ -12,6 +12,7 @@ import pytest
 from autodeploy.schedule import SCHEDULES, ScheduleError, SimulationRequest, SimulationResult, StepTail, simulate
 from autodeploy.schedule.picture import html_page, svg
 from autodeploy.schedule.terminal import terminal_timeline
+from autodeploy.schedule.timeline import PARTS
 from autodeploy.schedule.trace import STEP_THREAD, trace_events, trace_json
 from tests.schedule.cases import equal, moe_layers, uneven
 
@@ -61,6 +62,34 @@ def test_trace_has_every_segment_of_three_lanes() -> None:
     assert lanes == {0, 1, 2, STEP_THREAD}
 
 
+def test_slices_say_their_part_and_p2p() -> None:
+    events = json.loads(trace_json(step("1f1b")))["traceEvents"]
+    told = [e["args"]["part"] for e in events if e["ph"] == "X" and e["tid"] == 0]
+    assert {part: told.count(part) for part in told} == dict.fromkeys(PARTS[:3], 4 * 8)
+    begins = {e["id"]: e for e in events if e["ph"] == "b"}
+    ends = {e["id"]: e for e in events if e["ph"] == "e"}
+    assert len(begins) == 2 * 3 * 8 and begins.keys() == ends.keys()
+    hop_us = 1e6 * float(uneven("1f1b", 4, 8).p2p_s[0])  # type: ignore[index]
+    for number, begin in begins.items():
+        assert begin["cat"] == begin["args"]["part"] == "P2P"
+        assert ends[number]["ts"] - begin["ts"] == pytest.approx(hop_us)
+
+
+@pytest.mark.parametrize("how", ["p2p_exposed", "p2p_on_lane"])
+def test_sends_on_a_lane_are_slices(how: str) -> None:
+    events = trace_events(simulate(uneven("1f1b", 4, 8, keep_events=True, **{how: True})))
+    sends = [e for e in events if e["ph"] == "X" and e["args"].get("part") == "P2P"]
+    assert len(sends) == 2 * 3 * 8 and not [e for e in events if e["ph"] == "b"]
+    assert {e["tid"] for e in sends} == {2}
+
+
+def test_recomputed_slices_say_so() -> None:
+    costs = moe_layers(1, 8)
+    request = SimulationRequest(schedule="adaptive-pipe", pp=4, vpp=2, micro_batches=8, costs=costs, keep_events=True)
+    told = {e["args"]["part"] for e in trace_events(simulate(request)) if e["ph"] == "X" and e["cat"] != "step"}
+    assert told == set(PARTS[:4])
+
+
 def test_trace_without_events_says_what_to_do() -> None:
     with pytest.raises(ScheduleError, match="keep_events"):
         trace_events(simulate(equal("1f1b", 2, 4)))
@@ -88,10 +117,12 @@ def test_html_page_is_self_contained() -> None:
     parser.feed(page)
     assert not parser.found and "http" not in page.replace("http-equiv", "")
     data = json.loads(re.search(r"const d=(\{.*?\}),c=", page, re.S).group(1))  # type: ignore[union-attr]
-    assert len(data["rows"]) == 8 * 8 * 3 and data["ranks"] == 4
+    assert sum(row[1] == 0 for row in data["rows"]) == 8 * 8 * 3 and data["ranks"] == 4
+    assert data["lanes"] == ["compute", "P2P"] and sum(row[1] for row in data["rows"]) == 2 * 8 * 6  # not at the fold
 
 
 def test_terminal_timeline() -> None:
     text = terminal_timeline(simulate(equal("1f1b", 2, 4, keep_events=True)), columns=30).plain.splitlines()
     assert len(text) == 3 and text[1].startswith("rank   0 00")
+    assert set("0123") <= set(text[1][9:]) and set("abcd") <= set(text[1][9:])  # F, and B without colour
     assert text[2][9:11] == "  "  # rank 1 waits for the first forward
