@@ -105,6 +105,7 @@ def _bands(report: Report) -> str:
         f"seen {percent(inside(found.by_group['families that no fit has seen']))}. The median band is "
         f"{_ratio(found.by_group['all']):.2f} times the median error: that is the price of holding on new sources. A single "
         "source can still lie outside as a whole, as the table shows: the errors of one source lean one way. "
+        "Errors here are over the smaller of predicted and measured. "
         f"`peak_memory_error_frac`, whole source left out: {percent(memory_capped)} with {CAP} rows of a source at most, "
         f"{percent(memory_mean)} as mean over {len(memory.by_source)} sources."
     )
