@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What experts run beside what today's search advises: docs/published_choices.md.
 
-    python scripts/published_choices.py
+    python scripts/published_choices.py [FOLDER]
 
+FOLDER keeps what the searches found: a later call with it searches only what is not there.
 A mirror: nothing knows the answer, and no constant is moved for it. Each case is one exhaustive search of the whole space (a
 default stack of today, not the one that the source ran; axes free). Takes some minutes of CPU.
 """
@@ -10,15 +11,17 @@ default stack of today, not the one that the source ran; axes free). Takes some 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "published_choices.md"
-TIMEOUT_S = 45
+TIMEOUT_S = 60
+TOP = 150  # rows kept of the large mixtures (each is simulated); all rows of the others
 Row = dict[str, Any]
 
 
@@ -41,6 +44,10 @@ class Choice:
     options: tuple[str, ...] = ()
 
     @property
+    def top(self) -> int:
+        return TOP if self.options[: len(FLAT)] == FLAT else 100_000
+
+    @property
     def label(self) -> str:
         vpp = "" if self.vpp is None else f"/VPP{self.vpp}"
         return f"TP{self.tp}/PP{self.pp}{vpp}/EP{self.ep}/CP{self.cp}"
@@ -54,7 +61,9 @@ class Choice:
 # "A2" of MindSpeed-LLM does not name the grade: the Atlas 800T A2 is taken. "poc": MindSpeed-LLM's tests/poc scripts, which
 # publish settings and no time. Even routing (`--imbalance 1`) where the source forces it or drops tokens at capacity 1.
 A2, H100, EVEN = "atlas-800t-a2", "h100-sxm", ("--imbalance", "1")
-FP8_EVEN = (*EVEN, "--precision", "fp8")
+# To stay within minutes the large mixtures are searched without CP and ETP, which none of these sources uses.
+FLAT = ("--cp", "1", "--etp", "1")
+FP8 = ("--precision", "fp8")
 PANGU = "arXiv 2505.04519"
 CHOICES = (
     Choice(
@@ -140,7 +149,7 @@ CHOICES = (
         tp=2,
         pp=8,
         ep=32,
-        options=FP8_EVEN,
+        options=(*FLAT, *EVEN, *FP8),
     ),
     Choice(
         title="Qwen3-235B, 256 A2",
@@ -153,6 +162,7 @@ CHOICES = (
         tp=1,
         pp=8,
         ep=8,
+        options=FLAT,
     ),
     Choice(
         title="DeepSeek-V3, 512 A2",
@@ -165,6 +175,7 @@ CHOICES = (
         tp=4,
         pp=8,
         ep=32,
+        options=FLAT,
     ),
     Choice(
         title="DeepSeek-V3, 1,024 H100",
@@ -177,7 +188,7 @@ CHOICES = (
         tp=2,
         pp=8,
         ep=64,
-        options=FP8_EVEN,
+        options=(*FLAT, *EVEN, *FP8),
     ),
     Choice(
         title="DeepSeek-V3, 2,048 H800",
@@ -190,7 +201,7 @@ CHOICES = (
         tp=1,
         pp=16,
         ep=64,
-        options=("--precision", "fp8_block"),
+        options=(*FLAT, "--precision", "fp8_block"),
     ),
     Choice(
         title="Kimi K2, 1,024 A3 dies",
@@ -203,7 +214,7 @@ CHOICES = (
         tp=2,
         pp=8,
         ep=64,
-        options=EVEN,
+        options=(*FLAT, *EVEN),
     ),
     *(
         Choice(
@@ -218,7 +229,7 @@ CHOICES = (
             pp=16,
             ep=32,
             vpp=2,
-            options=(option,),
+            options=(*FLAT, option),
         )
         for batch in (4608, 9216)
         for title, option in (("serial", "--no-ep-overlap"), ("overlapped", "--ep-overlap"))
@@ -226,18 +237,18 @@ CHOICES = (
 )
 
 
-def searched(choice: Choice, *narrowed: str) -> Row:
-    """The search's document; exit 3 (nothing fits) has one, too."""
+def searched(choice: Choice, folder: Path, *narrowed: str) -> Row:
+    """The search's document, kept in ``folder``; exit 3 (nothing fits) has one, too."""
     sizes = {"devices": choice.devices, "seq-length": choice.seq_length, "global-batch": choice.batch}
     asked = [text for name, value in sizes.items() for text in (f"--{name}", str(value))]
-    how = ("--method", "exhaustive", "--timeout", str(TIMEOUT_S), "--top", "100000", "--format", "json")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "found.json"
+    how = ("--method", "exhaustive", "--timeout", str(TIMEOUT_S), "--top", str(choice.top), "--format", "json")
+    path = folder / f"{re.sub(r'[^A-Za-z0-9]+', '-', choice.title)}{'-alone' if narrowed else ''}.json"
+    if not path.exists():
         command = [sys.executable, "-m", "autodeploy", "search", choice.model, "--hardware", choice.hardware, *asked]
         done = subprocess.run([*command, *choice.options, *narrowed, *how, "--output", str(path)], check=False)
         if done.returncode not in (0, 3):
             raise SystemExit(f"{choice.title}: the search ended with {done.returncode}")
-        document: Row = json.loads(path.read_text())
+    document: Row = json.loads(path.read_text())
     return document
 
 
@@ -273,41 +284,54 @@ def places(choice: Choice, ranked: list[Row]) -> tuple[str, str]:
 
 def missing(choice: Choice, ranked: list[Row], alone: Row) -> tuple[str, str]:
     """The same where no variant of the group is in the list; ``alone``: a search of the group by itself."""
-    misses = alone["nearest"]
-    why = f"needs {misses[0]['peak_memory_gib']:.1f} GiB at the least" if misses else "no valid strategy"
-    strategy = f"`{misses[0]['strategy']}`" if misses else "-"
-    head = f"| {choice.title} | {choice.label} | not in the list: {why} | - of {len(ranked)} | 0 | - | - | - |"
     ours = ranked[0]
+    own = [row for row in [*alone["ranked"], *alone["nearest"]] if choice.has(row)]
+    theirs = own[0] if own else None
+    if theirs is None:
+        why, strategy = "no valid strategy", "-"
+    else:
+        why, strategy = f"{theirs['peak_memory_gib']:.1f} GiB at the least: does not fit", f"`{theirs['strategy']}`"
+    if theirs is not None and theirs["fits"]:
+        return behind_all(choice, theirs, ranked)
+    head = f"| {choice.title} | {choice.label} | {why} | - of {len(ranked)} | 0 | - | - | - |"
     return head, f"| {choice.title} | {strategy} | `{ours['strategy']}` | memory | - | {ours['evidence']} |"
 
 
-def lines(choice: Choice) -> tuple[str, str]:
+def behind_all(choice: Choice, theirs: Row, ranked: list[Row]) -> tuple[str, str]:
+    """Both lines of a group that fits and comes after all rows kept: a last row, which ties with none."""
+    kept = len(ranked)
+    after = {"rank": f"after {kept}", "predicted_rank": kept + 1, "tie": False, "best_probability": 0.0}
+    return places(choice, [*ranked, {**theirs, **after}])
+
+
+def lines(choice: Choice, folder: Path) -> tuple[str, str]:
     """Both lines of a case."""
-    found = searched(choice)
+    found = searched(choice, folder)
     ranked = found["ranked"]
-    if found["timed_out"]:
-        print(f"{choice.title}: stopped after {TIMEOUT_S} s", file=sys.stderr)
+    if found["timed_out"]:  # the places are among what was seen until then
+        choice = replace(choice, title=f"{choice.title} (stopped after {TIMEOUT_S} s)")
     if any(choice.has(row) for row in ranked):
         return places(choice, ranked)
-    axes = (("--tp", choice.tp), ("--pp", choice.pp), ("--ep", choice.ep), ("--cp", choice.cp))
-    alone = searched(choice, *(text for name, value in axes for text in (name, str(value))))
+    axes = (("--tp", choice.tp), ("--pp", choice.pp), ("--ep", choice.ep))
+    alone = searched(choice, folder, *(text for name, value in axes for text in (name, str(value))))
     return missing(choice, ranked, alone)
 
 
 INTRODUCTION = """\
 # What experts run, beside what the search advises
 
-Written by `python scripts/published_choices.py`: for each published configuration one exhaustive search over all that is
-valid, with today's defaults of the software stack. A mirror: nothing in the tool knows these choices, and no constant was
-moved for them. Experts choose for more than speed (stability, memory left for spikes, one layout for several jobs), and a
-prediction may be wrong: the distance is a question to both sides, not a verdict.
+Written by `python scripts/published_choices.py`: for each published configuration one exhaustive search with today's
+defaults of the software stack, over all that is valid (the large mixtures without CP and ETP, see the options under Sources).
+A mirror: nothing in the tool knows these choices, and no constant was moved for them. Experts choose for more than speed
+(stability, memory left for spikes, one layout for several jobs), and a prediction may be wrong: the distance is a question
+to both sides, not a verdict.
 
 A row stands for the TP/PP/EP/CP group (for Pangu with VPP 2) in whichever variant comes first in the default order, not for
 all settings of the source. *Place*: in the default order (within a tie the simplest first); *predicted*: by predicted time
 alone. *P(fastest)* is that of all the group's rows, *P(fits)* that of the row. *Behind ours*: its predicted step over that of
 the first row of the default order (negative: the first row is simpler, not faster, by prediction); *behind the fastest*: the
-group's fastest over the fastest of all, by prediction. MoE rankings are not validated: of the measured problems nearly all
-are dense.
+group's fastest over the fastest of all, by prediction. Of the large mixtures 150 rows or more are kept; a group after them is
+priced by itself. MoE rankings are not validated: of the measured problems nearly all are dense.
 """
 FIGURES = "| published | group | place | predicted | P(fastest) | P(fits) | behind ours | behind the fastest |"
 CAUSES = (
@@ -330,11 +354,13 @@ def source_line(choice: Choice) -> str:
 
 
 def main() -> int:
-    done: list[tuple[str, str]] = []
-    for choice in CHOICES:
-        done.append(lines(choice))
-        print(done[-1][0], flush=True)
-        PAGE.write_text(page(done, CHOICES[: len(done)]))
+    with tempfile.TemporaryDirectory() as passing:
+        folder = Path(sys.argv[1] if len(sys.argv) > 1 else passing)
+        done: list[tuple[str, str]] = []
+        for choice in CHOICES:
+            done.append(lines(choice, folder))
+            print(done[-1][0], flush=True)
+            PAGE.write_text(page(done, CHOICES[: len(done)]))
     return 0
 
 

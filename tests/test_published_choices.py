@@ -55,3 +55,14 @@ def test_settings_are_those_of_the_runs_named(script: ModuleType) -> None:
         theirs = (run.tp, run.pp, run.ep, run.cp, run.num_devices, run.seq_length, run.global_batch)
         sizes = (choice.devices, choice.seq_length, choice.batch)
         assert theirs == (choice.tp, choice.pp, choice.ep, choice.cp, *sizes), choice.title
+
+
+def test_a_group_that_is_not_in_the_list_is_told_as_what_it_is(script: ModuleType) -> None:
+    """Too large; after all rows kept (12.0 s against 10.0); not valid at all."""
+    ours, own = RANKED[:1], {**row(9, 4, 12.0, gemm=12.0), "peak_memory_gib": 99.94}
+    ask = script.CHOICES[0]
+    figures, _ = script.missing(ask, ours, {"ranked": [], "nearest": [{**own, "fits": False}]})
+    assert "99.9 GiB at the least: does not fit" in figures
+    figures, causes = script.missing(ask, ours, {"ranked": [{**own, "fits": True}], "nearest": []})
+    assert "| after 1 | 2 of 2 | 0.0% | 96% | +20.0% |" in figures and "gemm: theirs 12.00 s, ours 8.00 s" in causes
+    assert "no valid strategy" in script.missing(ask, ours, {"ranked": [], "nearest": []})[0]
