@@ -15,7 +15,10 @@ from math import log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autodeploy.accuracy import Report, RunResult, compare, read_runs
+from autodeploy.accuracy.bands import CAP, Pairs, coverage, families_of, inside, of_sources
 from autodeploy.accuracy.compare import group_figures, total_figures
 from autodeploy.accuracy.render import GROUP_COLUMNS, TARGET_COLUMNS, group_cells, percent, target_cells
 from autodeploy.accuracy.targets import TargetStatus, target_status
@@ -61,6 +64,8 @@ def page(report: Report) -> str:
         "## By group, complete rows without a suspect mark",
         ERRORS,
         _groups(groups, "complete"),
+        "## How far to trust a prediction",
+        _bands(report),
         "## Targets",
         _targets(target_status(report)),
         "## All other rows",
@@ -82,6 +87,49 @@ def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int =
 def _groups(groups: dict[str, Any], part: str) -> str:
     rows = [group_cells(name, parts[part]) for name, parts in groups.items() if parts[part]["runs"]]
     return _markdown(GROUP_COLUMNS, rows)
+
+
+def _bands(report: Report) -> str:
+    found = coverage(report.results, families_of(report.results), "time")
+    memory = coverage(report.results, families_of(report.results), "memory")
+    everything = [pair for pairs in found.by_source.values() for pair in pairs]
+    capped, mean = of_sources(found.by_source)
+    memory_capped, memory_mean = of_sources(memory.by_source)
+    aside = [pair for pairs in found.aside.values() for pair in pairs]
+    text = (
+        "`step_time_error_frac` is the band that nine of ten runs are meant to stay within, on a cluster whose runs "
+        "the table of errors (`scripts/error_bands.py`) has never seen. It is judged so: each row's band is computed "
+        f"without its whole source. Then {percent(inside(everything))} of all rows lie inside, {percent(capped)} with "
+        f"{CAP} rows of a source at most, {percent(mean)} as mean over the {len(found.by_source)} sources. With only the "
+        f"row's own family left out, as in `accuracy`: {percent(inside(found.by_group['all']))}; families that no fit has "
+        f"seen {percent(inside(found.by_group['families that no fit has seen']))}. The median band is "
+        f"{_ratio(found.by_group['all']):.2f} times the median error: that is the price of holding on new sources. A single "
+        "source can still lie outside as a whole, as the table shows: the errors of one source lean one way. "
+        "Errors here are over the smaller of predicted and measured. "
+        f"`peak_memory_error_frac`, whole source left out: {percent(memory_capped)} with {CAP} rows of a source at most, "
+        f"{percent(memory_mean)} as mean over {len(memory.by_source)} sources."
+    )
+    if aside:
+        text += (
+            f" Of the {len(aside)} rows of the sources that were put aside before the first fit (last in the table), which no "
+            f"constant of the bands was chosen by, {percent(inside(aside))} lie inside."
+        )
+    named = [*sorted(found.by_source.items()), *((f"{name} (put aside)", p) for name, p in sorted(found.aside.items()))]
+    rows = [
+        (
+            name,
+            str(len(pairs)),
+            percent(inside(pairs)),
+            *(percent(float(np.median(c))) for c in zip(*pairs, strict=True)),
+        )
+        for name, pairs in named
+    ]
+    return text + "\n\n" + _markdown(("source, left out whole", "rows", "inside", "median error", "median band"), rows)
+
+
+def _ratio(pairs: Pairs) -> float:
+    errors, bands = zip(*pairs, strict=True)
+    return float(np.median(bands) / np.median(errors))
 
 
 def _targets(statuses: Sequence[TargetStatus]) -> str:

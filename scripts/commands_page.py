@@ -36,8 +36,8 @@ be even, and the attention kernel where the source names one. Nothing else is se
 `scripts/commands_page.py`, and a test runs every command. `autodeploy accuracy --format json` has the command of every
 published run; [Accuracy](accuracy.md) has the errors by source.
 
-The band is what the command prints as `step_time_error_frac`: nine of ten measured runs like this one are off by less. Here, as
-in `accuracy`, the run's own family has no say in it.
+The band is what the command prints as `step_time_error_frac`: nine of ten runs like this one, of a
+source that the table has never seen, are off by less. Here, as in `accuracy`, the run's own family has no say in it.
 """
 
 

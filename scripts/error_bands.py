@@ -13,33 +13,33 @@ from pathlib import Path
 import numpy as np
 
 from autodeploy.accuracy import compare, read_runs
-from autodeploy.accuracy.bands import distance, families_of, memory_of, times_of
-from autodeploy.accuracy.held_out import SOURCES
-from autodeploy.report.error_band import Family, band_of, write_table
+from autodeploy.accuracy.bands import CAP, Pairs, coverage, families_of, inside, of_sources
+from autodeploy.accuracy.compare import RunResult
+from autodeploy.report.error_band import Family, write_table
 
 FILE = Path(__file__).resolve().parent.parent / "autodeploy" / "accuracy" / "bands.json"
 
 
-def coverage(results: list, table: list[Family], quantity: str) -> list[str]:
-    """A line for all rows, for the families that no fit has seen, and for every group of twenty rows."""
-    rows: dict[str, list[tuple[float, float]]] = {}
-    for result in results:
-        predicted, measured = (times_of if quantity == "time" else memory_of)(result)
-        if not result.run.gated or predicted is None or measured is None or result.run.group in SOURCES:
-            continue
-        band = band_of(result.typed.like, quantity, without=result.run.family, table=table).frac
-        names = ["all", "families that no fit has seen"] if not result.fitted_on else ["all"]
-        for name in (*names, result.run.report_group):
-            rows.setdefault(name, []).append((distance(predicted, measured), band))
-    return [_line(name, pairs) for name, pairs in rows.items() if len(pairs) >= 20]
+def print_coverage(results: list[RunResult], table: list[Family], quantity: str) -> None:
+    found = coverage(results, table, quantity)
+    print(f"{quantity}: own family left out, nominal 90%")
+    print("\n".join(_line(name, pairs) for name, pairs in found.by_group.items() if len(pairs) >= 20))
+    print(f"{quantity}: whole source left out, nominal 90%")
+    print(_line("all", [pair for pairs in found.by_source.values() for pair in pairs]))
+    capped, mean = of_sources(found.by_source)
+    print(f"  inside: {capped:.1%} with {CAP} rows of a source at most, {mean:.1%} as mean over sources")
+    print("\n".join(_line(name, pairs) for name, pairs in found.by_source.items()))
+    if found.aside:
+        print(f"{quantity}: sources put aside, all their rows (no constant of the bands is chosen by them)")
+        print("\n".join(_line(name, pairs) for name, pairs in found.aside.items()))
+        print(_line("all put aside", [pair for pairs in found.aside.values() for pair in pairs]))
 
 
-def _line(name: str, pairs: list[tuple[float, float]]) -> str:
-    errors, bands = np.array(pairs).T
-    inside = float(np.mean(errors <= bands))
-    middle, error = float(np.median(bands)), float(np.median(errors))
+def _line(name: str, pairs: Pairs) -> str:
+    middle, error = (float(np.median(each)) for each in (np.array(pairs)[:, 1], np.array(pairs)[:, 0]))
     return (
-        f"  {name:<30} {len(pairs):>5} rows, {inside:6.1%} inside, band {middle:6.1%} = {middle / error:4.2f} x error"
+        f"  {name:<30} {len(pairs):>5} rows, {inside(pairs):6.1%} inside, "
+        f"band {middle:6.1%} = {middle / error:4.2f} x error"
     )
 
 
@@ -57,8 +57,7 @@ def main() -> int:
         return int(stale)
     FILE.write_text(text, encoding="utf-8")
     for quantity in ("time", "memory"):
-        print(f"{quantity}: own family left out, nominal 90%")
-        print("\n".join(coverage(results, table, quantity)))
+        print_coverage(results, table, quantity)
     return 0
 
 

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from autodeploy.accuracy import Report, RunSet, compare, merge, read_runs, shipped_baseline
+from autodeploy.cli import options as opt
+from autodeploy.cli.output import check_report, write_report
 from autodeploy.errors import InputError
 from autodeploy.files.write import write_text
 
@@ -37,6 +39,7 @@ def accuracy(
     ] = None,
     format: Annotated[Format, typer.Option(help="What to print.")] = Format.table,
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
+    report_file: opt.Report = None,
     group: Annotated[str, typer.Option(help="Only groups whose name contains this; several with commas.")] = "",
     worst: Annotated[int, typer.Option(help="Also list the N rows with the largest error (table only).", min=0)] = 0,
     by: Annotated[
@@ -56,6 +59,7 @@ def accuracy(
     ] = False,
 ) -> None:
     """Predicts every published run with its own configuration and holds it against the measurement."""
+    check_report(report_file)
     run_set = _select(merge([read_runs(folder) for folder in runs]) if runs else read_runs(), group)
     report = compare(run_set[0], runs=run_set[1])
     against = baseline or (None if runs or group else shipped_baseline())
@@ -64,8 +68,10 @@ def accuracy(
     decided = _decisions(run_set, default=not runs) if decisions else None
     if decided is not None:
         failed = [*failed, *_failed_decisions(decided)]
+    if report_file is not None:
+        write_report(report_file, _document(report, failed, against, unjudged, decided))
     if format is Format.json:
-        _emit(_json(report, failed, against, unjudged, decided), output)
+        _emit(_json(_document(report, failed, against, unjudged, decided)), output)
     elif format is Format.csv:
         _emit(_csv(report), output)
     else:
@@ -150,14 +156,18 @@ def _decision_text(decided: dict[str, Any] | None) -> str:
     return "\n".join(decision_lines(decided)) + "\n"
 
 
-def _json(
+def _document(
     report: Report, failed: list[str], baseline: Path | None, unjudged: list[str], decided: dict[str, Any] | None
-) -> str:
+) -> dict[str, Any]:
     from autodeploy.accuracy.document import report_document
 
     document = report_document(report, failed, baseline.name if baseline else None, unjudged)
     if decided is not None:
         document["decisions"] = decided
+    return document
+
+
+def _json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 

@@ -19,7 +19,8 @@ from autodeploy.balance.data.cost import read_timings
 from autodeploy.balance.data.gradient import GradientEffect
 from autodeploy.balance.data.lengths import split_overlong
 from autodeploy.balance.data.report import DOCUMENT_COLUMNS, document_table, notes, plan_to_dict
-from autodeploy.cli.output import check_format, check_writable, emit
+from autodeploy.cli import options as opt
+from autodeploy.cli.output import check_format, check_report, check_writable, emit, write_report
 from autodeploy.errors import InputError
 
 
@@ -49,11 +50,13 @@ def data(
     input_format: Annotated[str, typer.Option(help="text, csv, npy, npz or idx; default by suffix.")] = "",
     column: Annotated[str, typer.Option(help="CSV column or npz array.")] = "",
     output_format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    report: opt.Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
 ) -> None:
     """Order the samples of each global batch so that ranks, and expert groups at each micro-batch, carry like cost."""
     check_format(output_format)
     check_writable("--output", output)
+    check_report(report)
     effect = gradient_effect(loss_normalisation, aux_loss, capacity)
     cost = replace(_cost(timings, alpha, beta, gamma), ring_s_per_token=ring)
     documents = read_lengths(lengths, input_format, column)
@@ -73,6 +76,8 @@ def data(
     plan = rearrange_samples(documents, seq_length, shape, cost, packing)
     if plan.delay is not None and plan.delay.delayed:
         effect = GradientEffect(unchanged=False, changes=(*effect.changes, plan.delay.bias()))
+    if report is not None:
+        write_report(report, plan_to_dict(plan, cost, effect))
     emit(_render(plan, cost, effect, output_format), output)
 
 

@@ -41,7 +41,7 @@ from autodeploy.balance.live.records import read_record
 from autodeploy.cli import options as opt
 from autodeploy.cli.balance_place import check_shares, placed, render_place
 from autodeploy.cli.balance_twin import TwinFacts, twin_facts
-from autodeploy.cli.output import check_format, check_writable, emit
+from autodeploy.cli.output import check_format, check_report, check_writable, emit, write_report
 from autodeploy.errors import InputError
 from autodeploy.hardware import load_hardware
 from cost_models.inputs import HardwareProfile
@@ -109,6 +109,7 @@ def experts(
         str, typer.Option("--input-format", help="npz, csv, jsonl or record (of SGLang or vLLM); guessed.")
     ] = "",
     output_format: Annotated[str, typer.Option("--format", help="table, json or csv (csv: the moves).")] = "table",
+    report: opt.Report = None,
     output: Annotated[Path | None, typer.Option("--output", help="File for the result.")] = None,
 ) -> None:
     """Predict expert loads and list the moves that pay for themselves within the horizon."""
@@ -116,6 +117,7 @@ def experts(
     check_format(output_format)
     check_writable("--output", output)
     check_writable("--maps", maps)
+    check_report(report)
     if horizon < 0:
         raise InputError("--horizon", horizon, "a whole number of steps > 0")
     if interval < 0:
@@ -138,6 +140,7 @@ def experts(
         )
         document = placed(loads, now, request)
         _write_maps(document, loads.shape[2], maps, map_format)
+        write_report(report, document)
         emit(render_place(document, output_format), output)
         return
     if shares != "even":
@@ -158,6 +161,7 @@ def experts(
         document["traffic"] = _traffic(choices, plan, task)
     if with_replay:
         document["replay"] = replay_document(replay(loads, now, task, horizon, interval))
+    write_report(report, document)
     emit(_render(document, output_format), output)
 
 

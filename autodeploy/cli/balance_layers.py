@@ -20,7 +20,7 @@ from autodeploy.balance.layers.report import STAGE_COLUMNS, plan_to_dict, stage_
 from autodeploy.cli import options as opt
 from autodeploy.cli.balance_finals import finals_document, finals_text
 from autodeploy.cli.case import CaseOptions, OneStrategy
-from autodeploy.cli.output import check_format, check_writable, emit, render
+from autodeploy.cli.output import check_format, check_report, check_writable, emit, render, write_report
 from autodeploy.errors import InputError
 
 GIB = 2**30
@@ -52,6 +52,7 @@ def layers(
     before: Annotated[str, typer.Option(help="The layout now, Megatron notation; default equal slots.")] = "",
     timeout: Annotated[float, typer.Option(help="Seconds for the integer program.")] = 10.0,
     output_format: Annotated[str, typer.Option("--format", help="table, json or csv.")] = "table",
+    report: opt.Report = None,
     output: Annotated[Path | None, typer.Option(help="Write the result here instead of to stdout.")] = None,
 ) -> None:
     """Balance pipeline stages: the least (largest rank sum, then largest chunk) that fits every rank's memory.
@@ -60,6 +61,7 @@ def layers(
     """
     check_format(output_format)
     check_writable("--output", output)
+    check_report(report)
     options = BalanceOptions(
         micro_batches=micro_batches,
         micro_batch_group=group,
@@ -83,31 +85,34 @@ def layers(
         asked = (case, OneStrategy(strategy=strategy, devices=devices))
     if asked is None:
         assert costs is not None
-        text, feasible = run_layers(read_items(costs), pp, vpp, options, mtp_embedding_first, output_format)
+        items = read_items(costs)
+        document, text, feasible = run_layers(items, pp, vpp, options, mtp_embedding_first, output_format)
     elif mtp_embedding_first:
         items, pp, vpp, options = _priced(asked, options)
-        text, feasible = run_layers(items, pp, vpp, options, True, output_format)
+        document, text, feasible = run_layers(items, pp, vpp, options, True, output_format)
     else:
-        text, feasible = _simulated(asked, options, output_format)
+        document, text, feasible = _simulated(asked, options, output_format)
+    write_report(report, document)
     emit(text, output)
     if not feasible:
         raise typer.Exit(3)
 
 
-def _simulated(asked: Asked, options: BalanceOptions, output_format: str) -> tuple[str, bool]:
-    """(rendered result, whether it fits) of MODEL STRATEGY: finalists scored by the simulator."""
+def _simulated(asked: Asked, options: BalanceOptions, output_format: str) -> tuple[dict[str, Any], str, bool]:
+    """(document, rendered result, whether it fits) of MODEL STRATEGY: finalists scored by the simulator."""
     from autodeploy.replay.finalists import find_finals, variants_of
 
     loaded, batch, options = _loaded(asked, options)
     variants = variants_of(loaded.case, batch, _maker(loaded, batch))
     finals = find_finals(loaded.case, variants, options, loaded.backend)
+    document = finals_document(finals)
     text = render(
         output_format,
-        finals_document(finals),
+        document,
         lambda: _as_table(finals.plan) + finals_text(finals),
         lambda: _as_csv(finals.plan),
     )
-    return text, finals.chosen.fits
+    return document, text, finals.chosen.fits
 
 
 def _maker(loaded: Any, batch: Any) -> Any:
@@ -154,14 +159,15 @@ def _loaded(asked: Asked, options: BalanceOptions) -> tuple[Any, Any, BalanceOpt
 
 def run_layers(
     items: LayerItems, pp: int, vpp: int, options: BalanceOptions, mtp_embedding_first: bool, output_format: str
-) -> tuple[str, bool]:
-    """(rendered result, whether it fits)."""
+) -> tuple[dict[str, Any], str, bool]:
+    """(document, rendered result, whether it fits)."""
     plan = balance_layers(move_mtp_embedding(items) if mtp_embedding_first else items, pp, vpp, options)
-    return _render(plan, output_format), plan.feasible
+    document = plan_to_dict(plan)
+    return document, _render(plan, document, output_format), plan.feasible
 
 
-def _render(plan: LayerPlan, output_format: str) -> str:
-    return render(output_format, plan_to_dict(plan), lambda: _as_table(plan), lambda: _as_csv(plan))
+def _render(plan: LayerPlan, document: dict[str, Any], output_format: str) -> str:
+    return render(output_format, document, lambda: _as_table(plan), lambda: _as_csv(plan))
 
 
 def _as_csv(plan: LayerPlan) -> str:

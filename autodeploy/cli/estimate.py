@@ -40,16 +40,18 @@ def estimate(
     zero: opt.AxisZero = None,
     measured: opt.Measured = None,
     format: opt.Format = "table",
+    report: opt.Report = None,
     output: opt.Output = None,
 ) -> None:
     """Price one STRATEGY for MODEL: step time and memory by cause, MFU, tokens/s, every pipeline rank.
 
     Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
     """
-    from autodeploy.cli.output import check_format, check_writable, emit, render
+    from autodeploy.cli.output import check_format, check_report, check_writable, emit, render, write_report
 
     check_format(format)
     check_writable("--output", output)
+    check_report(report)
     case = CaseOptions(
         model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
         backend=backend, imbalance=imbalance, memory_cap=memory_cap, tokens=tokens, price=price_per_device_hour,
@@ -70,6 +72,7 @@ def estimate(
 
         return entries_csv([document["estimate"]], common_columns(document))
 
+    write_report(report, document)
     emit(render(format, document, table, csv), output)
     if not document["estimate"]["fits"]:
         raise typer.Exit(DOES_NOT_FIT)

@@ -134,4 +134,5 @@ ExportDir = Annotated[
 ]
 ExportTop = Annotated[int, typer.Option("--export-top", help="Rows whose settings --export-dir takes.")]
 Format = Annotated[str, typer.Option("--format", help="table, json or csv.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Also one self-contained page, FILE.html (extra plots).")]
 Output = Annotated[Path | None, typer.Option("--output", help="File for the result instead of standard output.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from autodeploy.errors import InputError
 from autodeploy.files.write import write_text
 
 FORMATS = ("table", "json", "csv")
+PAGES = (".html", ".htm")
 
 
 def check_format(name: str) -> None:
@@ -27,6 +28,28 @@ def check_writable(option: str, path: Path | None) -> None:
         raise InputError(option, str(path), "a file", "this is a folder")
     if not path.absolute().parent.is_dir():
         raise InputError(option, str(path), "in a folder that exists", f"create {path.absolute().parent}")
+
+
+def check_report(path: Path | None) -> None:
+    """Says before the work that the page could not be written or drawn."""
+    if path is None:
+        return
+    from autodeploy.report.html import plotly_js
+
+    if path.suffix not in PAGES:
+        raise InputError("--report", str(path), f"a file that ends in {' or '.join(PAGES)}")
+    check_writable("--report", path)
+    plotly_js()
+
+
+def write_report(path: Path | None, document: Mapping[str, Any], picture: str = "") -> None:
+    """The document as one page, where ``--report`` asks for it; ``picture``: the timeline of a replayed step."""
+    if path is None:
+        return
+    from autodeploy.report.html import report_html
+
+    write_text(path, report_html(document, picture), "--report")
+    print(f"report: {path}", file=sys.stderr)
 
 
 def emit(text: str, output: Path | None) -> None:

@@ -76,6 +76,7 @@ def search(
     export_dir: opt.ExportDir = None,
     export_top: opt.ExportTop = 3,
     format: opt.Format = "table",
+    report: opt.Report = None,
     output: opt.Output = None,
 ) -> None:
     """Rank parallel strategies for MODEL on a number of cards.
@@ -87,12 +88,13 @@ def search(
     """
     given = dict(locals())
     from autodeploy.cli.job import run_job
-    from autodeploy.cli.output import check_format, check_writable, emit, render
+    from autodeploy.cli.output import check_format, check_report, check_writable, emit, render, write_report
 
     check_format(format)
     check_writable("--output", output)
     check_writable("--rejected", rejected)
     check_writable("--picture", picture)
+    check_report(report)
     document = run_job(given, _run)
 
     def table() -> str:
@@ -106,6 +108,7 @@ def search(
 
         return entries_csv(document["ranked"], common_columns(document))
 
+    write_report(report, document)
     emit(render(format, document, table, csv), output)
     if document["interrupted"]:
         raise typer.Exit(INTERRUPTED)

@@ -46,17 +46,19 @@ def simulate(
     picture: Picture = None,
     window: Window = None,
     format: opt.Format = "table",
+    report: opt.Report = None,
     output: opt.Output = None,
 ) -> None:
     """Replay one step of STRATEGY: step time, bubble, lanes of every pipeline rank, masked expert communication, memory.
 
     Exit codes: 0 fits, 2 bad input, 3 does not fit (the result is printed all the same).
     """
-    from autodeploy.cli.output import check_format, check_writable, emit, render
+    from autodeploy.cli.output import check_format, check_report, check_writable, emit, render, write_report
 
     check_format(format)
     for option, path in (("--output", output), ("--trace", trace), ("--picture", picture)):
         check_writable(option, path)
+    check_report(report)
     window_s = _checked_window(picture, window)
     case = CaseOptions(
         model=model, hardware=hardware, seq_length=seq_length, global_batch=global_batch, precision=precision,
@@ -68,6 +70,10 @@ def simulate(
     )
     document, step = _run(case, one)
     _write_files(step, trace, picture, window_s)
+    if report is not None:
+        from autodeploy.schedule.picture import svg
+
+        write_report(report, document, svg(step.result, 0, window_s))
 
     def table() -> str:
         from autodeploy.report.simulate_table import simulate_table

@@ -1,9 +1,12 @@
 """How far a prediction is to be trusted: the share of error that nine of ten measured runs of its kind stay within.
 
 The table ``accuracy/bands.json`` (written by ``scripts/error_bands.py``) holds the errors of the published runs, priced as
-a user would type them. A band is the 0.9 quantile of the nearest group, pulled towards that of the wider groups around it
-where few families of runs stand behind it: log q = (n log q_group + K log q_wider) / (n + K), n families, group by group
-from coarse to fine. In a group a family of m runs weighs m^0.75: its runs are not independent.
+a user would type them. A user's own cluster is a source that the table has never seen, and the errors of one source lean one
+way: what counts is how many sources stand behind a group. A band is the upper quantile of the nearest group, pulled
+towards that of the wider groups around it where few sources do: log q = (n log q_group + K log q_wider) / (n + K), n sources,
+group by group from coarse to fine. In a group m like runs of a family weigh m^0.75, and a source of weight W weighs
+W^0.5 in all. The quantile is taken at SHARE, above the nominal one, so that nine of ten rows of a source lie inside when
+the whole source is left out; scripts/error_bands.py prints how that holds.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ import numpy as np
 
 from autodeploy.report.likeness import LEVELS, Likeness
 
-NOMINAL = 0.9
-PULL = 3.0  # K, in families
+SHARE = 0.92  # for a nominal 0.9 over rows of new sources: a quantile of few sources falls short of its own share
+PULL = 3.0  # K, in sources
 ROWS_POWER = 0.75
+SOURCE_POWER = 0.5
 LEAST = 0.005  # no band is narrower than the noise of a measurement
 SCHEMA = "autodeploy.bands/1"
 
@@ -35,24 +39,29 @@ class Family:
     time: tuple[float, ...]
     memory: tuple[float, ...]
 
+    @property
+    def source(self) -> str:
+        """What stands before the first slash of the name."""
+        return self.name.split("/")[0]
+
     def errors(self, quantity: str) -> tuple[float, ...]:
         return self.time if quantity == "time" else self.memory
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """``frac``: nine of ten like runs are off by less. ``group``: whose errors these are."""
+    """``frac``: nine of ten like runs are off by less. ``group``: whose errors these are, of how many runs and sources."""
 
     frac: float
     group: str
     runs: int
-    families: int
+    sources: int
 
 
 def band_of(
     like: Likeness, quantity: str = "time", *, without: str = "", table: Sequence[Family] | None = None
 ) -> Band:
-    """The band of a case; ``without``: the family of runs that must have no say (a run's own)."""
+    """The band of a case; ``without``: the family, or the whole source, of runs that must have no say (a run's own)."""
     return _shipped_band(like, quantity, without) if table is None else _band(like, quantity, without, table)
 
 
@@ -65,11 +74,17 @@ def _band(like: Likeness, quantity: str, without: str, families: Sequence[Family
     found: Band | None = None
     for level, names in enumerate(LEVELS):
         group = like.at(level)
-        near = [f for f in families if f.like.at(level) == group and f.name != without and f.errors(quantity)]
+        near = [
+            f
+            for f in families
+            if f.like.at(level) == group and without not in (f.name, f.source) and f.errors(quantity)
+        ]
         if not near:
             break
-        own = weighted_quantile([f.errors(quantity) for f in near])
-        count = len({f.name for f in near})
+        by_source: dict[str, list[Sequence[float]]] = {}
+        for f in near:
+            by_source.setdefault(f.source, []).append(f.errors(quantity))
+        own, count = weighted_quantile(by_source.values()), len(by_source)
         frac = own if found is None else _pulled(own, count, found.frac)
         runs = sum(len(f.errors(quantity)) for f in near)
         text = ", ".join(group) if names else "all measured runs: none is like this case"
@@ -79,20 +94,25 @@ def _band(like: Likeness, quantity: str, without: str, families: Sequence[Family
     return found
 
 
-def _pulled(own: float, families: int, wider: float) -> float:
-    logs = families * math.log(max(own, LEAST)) + PULL * math.log(max(wider, LEAST))
-    return math.exp(logs / (families + PULL))
+def _pulled(own: float, sources: int, wider: float) -> float:
+    logs = sources * math.log(max(own, LEAST)) + PULL * math.log(max(wider, LEAST))
+    return math.exp(logs / (sources + PULL))
 
 
-def weighted_quantile(groups: Iterable[Sequence[float]], share: float = NOMINAL) -> float:
-    """The error that ``share`` of the weight stays within; a group of m errors weighs m^ROWS_POWER in all."""
-    lists = [np.asarray(errors, dtype=np.float64) for errors in groups]
-    errors = np.concatenate(lists)
-    weights = np.concatenate([np.full(len(e), len(e) ** (ROWS_POWER - 1.0)) for e in lists])
-    order = np.argsort(errors)
-    reached = np.cumsum(weights[order]) / weights.sum()
-    place = min(int(np.searchsorted(reached, share - 1e-12)), len(errors) - 1)
-    return float(errors[order[place]])
+def weighted_quantile(sources: Iterable[Sequence[Sequence[float]]], share: float = SHARE) -> float:
+    """The error that ``share`` of the weight stays within. A source is a list of lists of like errors: a list of m weighs
+    m^ROWS_POWER, and a source whose lists weigh W weighs W^SOURCE_POWER in all."""
+    errors, weights = [], []
+    for lists in sources:
+        whole = sum(len(like) ** ROWS_POWER for like in lists)
+        for like in lists:
+            errors.append(np.asarray(like, dtype=np.float64))
+            weights.append(np.full(len(like), len(like) ** (ROWS_POWER - 1.0) * whole ** (SOURCE_POWER - 1.0)))
+    values, weight = np.concatenate(errors), np.concatenate(weights)
+    order = np.argsort(values)
+    reached = np.cumsum(weight[order]) / weight.sum()
+    place = min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)
+    return float(values[order[place]])
 
 
 @cache
