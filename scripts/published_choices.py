@@ -335,7 +335,8 @@ all settings of the source. *Place*: in the default order (within a tie the simp
 alone. *P(fastest)* is that of all the group's rows, *P(fits)* that of the row. *Behind ours*: its predicted step over that of
 the first row of the default order (negative: the first row is simpler, not faster, by prediction); *behind the fastest*: the
 group's fastest over the fastest of all, by prediction. A tie is one over the error model: where little is measured it reaches
-far. Of the large mixtures 150 rows are kept; a group after them is priced by itself. MoE rankings are not validated: of the measured problems nearly all are dense.
+far. Of the large mixtures 150 rows are kept; a group after them is priced by itself. MoE rankings are not
+validated: of the measured problems nearly all are dense.
 """
 FIGURES = "| published | group | place | predicted | P(fastest) | P(fits) | behind ours | behind the fastest |"
 CAUSES = (
