@@ -34,7 +34,7 @@ figure{margin:12px 0}.plot{width:100%}.svg{overflow-x:auto;background:#fff;borde
 @media (max-width:640px){main{padding:14px 12px 40px}h1{font-size:20px}dl{grid-template-columns:1fr}dd{margin-bottom:6px}}
 @media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--dim:#444;--line:#bbb;--soft:#f4f4f4}main{max-width:none;padding:0}
 .scroll{overflow:visible;max-height:none;border:0}table{font-size:8.5pt}th,td{padding:2px 4px;white-space:normal}
-thead th{position:static}td.w{min-width:0}tr,.tile,figure{break-inside:avoid}h2{break-after:avoid}}
+thead{display:table-row-group}thead th{position:static}td.w{min-width:0}tr,.tile,figure{break-inside:avoid}h2{break-after:avoid}}
 """
 
 SORT_JS = """
@@ -60,6 +60,9 @@ function draw() {
   const night = dark.matches && !paper.matches, fg = night ? '#e6e9ec' : '#1b1f24', line = night ? '#343b43' : '#d8dee4';
   FIGURES.forEach((figure, i) => {
     const place = document.getElementById('plot' + i), narrow = place.clientWidth < 560;
+    place.dataset.height ??= place.clientHeight;  // a narrow legend takes a line a name
+    const lines = narrow && figure.layout.legend ? figure.data.length : 0;
+    place.style.height = +place.dataset.height + 24 * lines + 'px';
     const layout = {...figure.layout, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', autosize: true};
     layout.font = {color: fg, size: narrow ? 11 : 12.5, family: 'system-ui, sans-serif'};
     for (const name of Object.keys(layout).filter(name => /^[xy]axis/.test(name)))
