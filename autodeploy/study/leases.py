@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
 ATTRIBUTE = "lease"
 RETRY = "retry_of"
+UNPRICEABLE = "unpriceable"  # failed for good: its price is no number
 LEASE_S = 300.0
 RENEW_S = 60.0
 UNSIGNED_S = 20.0  # signing follows asking at once; a trial unsigned for longer is of a worker killed in between
@@ -94,25 +96,36 @@ def sign(study: optuna.Study, trials: Sequence[optuna.Trial], worker: Worker) ->
 
 
 def reclaim(study: optuna.Study, worker: Worker) -> int:
-    """Fails the trials of workers that are gone and enqueues their parameters again; how many."""
+    """Fails the trials of workers that are gone and enqueues their parameters again, each once; how many. A worker killed
+    between the two leaves a failed trial that nobody took up: the next one does."""
     import optuna
 
-    optuna_state = optuna.trial.TrialState
+    states = optuna.trial.TrialState
+    trials = study.get_trials(deepcopy=False, states=(states.RUNNING, states.FAIL, states.WAITING, states.COMPLETE))
+    taken_up = {trial.user_attrs[RETRY] for trial in trials if RETRY in trial.user_attrs}
     stale = _without_heartbeat(study)
     found = 0
-    for trial in study.get_trials(deepcopy=False, states=(optuna_state.RUNNING,)):
+    for trial in trials:
+        if trial.state not in (states.RUNNING, states.FAIL) or UNPRICEABLE in trial.user_attrs:
+            continue
         begun = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
         if trial._trial_id not in stale and not is_gone(trial.user_attrs.get(ATTRIBUTE), begun, worker):
             continue
-        params = dict(trial.params) or dict(trial.system_attrs.get("fixed_params", {}))
-        try:
-            study.tell(trial.number, state=optuna_state.FAIL)
-        except (ValueError, RuntimeError):  # another worker was faster
-            continue
-        if params:
-            study.enqueue_trial(params, user_attrs={RETRY: trial.number})
-        found += 1
+        if trial.state == states.RUNNING:
+            try:
+                study.tell(trial.number, state=states.FAIL)
+            except (ValueError, RuntimeError):  # another worker was faster
+                continue
+        if trial.number not in taken_up:
+            again(study, trial)
+            found += 1
     return found
+
+
+def again(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Enqueues the parameters of a trial once more, with a word of which it replaces."""
+    params = dict(trial.params) or dict(trial.system_attrs.get("fixed_params", {}))
+    study.enqueue_trial(params, user_attrs={RETRY: trial.number})
 
 
 def _without_heartbeat(study: optuna.Study) -> set[int]:

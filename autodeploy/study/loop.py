@@ -16,7 +16,7 @@ from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.study import problem as problems
 from autodeploy.study.landscape import Landscape, Params
 from autodeploy.study.leases import ATTRIBUTE as LEASE
-from autodeploy.study.leases import Worker, reclaim, renewed, sign
+from autodeploy.study.leases import UNPRICEABLE, Worker, again, reclaim, renewed, sign
 from autodeploy.study.storage import default_storage, open_storage, retried, told, without_password
 from cost_models.strategies import StrategyBatch
 
@@ -179,6 +179,7 @@ class _Loop:
         import optuna
 
         if not np.isfinite(found["score"]):
+            trial.set_user_attr(UNPRICEABLE, True)
             self.study.tell(trial, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
             return
         try:
@@ -204,7 +205,7 @@ class _Loop:
             lease = trial.user_attrs.get(LEASE) or {}
             if (lease.get("host"), lease.get("pid")) == (self.worker.host, self.worker.pid):
                 self.study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
-                self.study.enqueue_trial(dict(trial.params))
+                again(self.study, trial)
 
     def _everything(self) -> Candidates | None:
         """All complete trials of the study, each strategy once, priced as this run prices."""

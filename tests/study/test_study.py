@@ -199,3 +199,18 @@ def test_two_first_starts_and_a_kill_lose_nothing(either: str) -> None:
     again = [t.user_attrs["retry_of"] for t in held(url, "s") if "retry_of" in t.user_attrs]
     assert sorted(again) == sorted(failed)  # each taken up, once
     assert len(states["COMPLETE"]) >= 24 + 16
+
+
+def test_a_worker_killed_while_taking_up_a_trial_loses_none(url: str) -> None:
+    """A trial failed, and its worker gone before it could enqueue it again: the next worker does, and only once."""
+    import optuna
+
+    from autodeploy.study.leases import reclaim
+
+    run(method="random", trials=2, storage=url, study="s")
+    study = optuna.load_study(study_name="s", storage=open_storage(url))
+    lost = study.ask({"tp": optuna.distributions.CategoricalDistribution((1, 2, 4))})
+    lost.set_user_attr("lease", {**Worker.here().lease(), "pid": 2**22 + 1})
+    study.tell(lost, state=optuna.trial.TrialState.FAIL)
+    assert reclaim(study, Worker.here()) == 1 and reclaim(study, Worker.here()) == 0
+    assert [t.user_attrs["retry_of"] for t in held(url, "s") if "retry_of" in t.user_attrs] == [lost.number]
