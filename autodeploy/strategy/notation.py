@@ -138,6 +138,7 @@ def departures(strategy: Strategy) -> list[str]:
 _COUNTS = {TOKEN_OF[column].lower(): column for column in COUNTS} | {"zero-": "zero_stage"}
 _SHARES = {TOKEN_OF[column]: column for column in SHARES}
 _FLAGS = {
+    "selective": ("recompute", ("core_attn",)),  # Megatron's --recompute-granularity selective without modules
     "sp": ("sequence_parallel", True), "nosp": ("sequence_parallel", False), "full": ("recompute", ("full",)),
     "ep-overlap": ("ep_overlap", True), "no-ep-overlap": ("ep_overlap", False), "none": ("schedule", "none"),
 }  # fmt: skip
@@ -178,7 +179,18 @@ def _read(token: str, text: str) -> dict[str, object]:
         return {_SHARES[share.group(1)]: float(share.group(2))}
     if (count := _COUNT.fullmatch(lower)) and count.group(1) in _COUNTS:
         return {_COUNTS[count.group(1)]: int(count.group(2))}
-    raise InputError("strategy", token, "a token of the notation", REMEDY)
+    raise InputError("strategy", token, "a token of the notation", _near(lower) or REMEDY)
+
+
+def _near(token: str) -> str:
+    """What was probably meant; "" where nothing is near."""
+    import difflib
+
+    words = (*SCHEDULES, *DISPATCHERS, *DISPATCHER_NAMES, *_FLAGS)
+    near = [word for word in words if word.startswith(token)] or difflib.get_close_matches(
+        token, words, n=1, cutoff=0.6
+    )
+    return f"did you mean {near[0]}?" if token and near else ""
 
 
 def _read_call(name: str, inside: str, text: str) -> dict[str, object]:

@@ -95,3 +95,22 @@ def test_bad_notation_is_one_clear_line(text: str) -> None:
 def test_any_text_is_a_strategy_or_bad_input(text: str) -> None:
     with contextlib.suppress(InputError):
         parse_strategy(text)
+
+
+@pytest.mark.parametrize(
+    ("token", "meant"),
+    [
+        ("adaptive", "adaptive-pipe"),
+        ("interleavd", "interleaved"),
+        ("alltoal", "alltoall"),
+        ("dualpipe-v", "dualpipev"),
+    ],
+)
+def test_a_word_that_is_near_is_named(token: str, meant: str) -> None:
+    with pytest.raises(InputError, match=f"did you mean {meant}"):
+        parse_strategy(f"TP2/{token}")
+
+
+def test_a_word_that_is_near_nothing_gets_the_list() -> None:
+    with pytest.raises(InputError, match="write TP8/PP16"):
+        parse_strategy("TP2/qqqq")
