@@ -79,19 +79,22 @@ def search(
     report: opt.Report = None,
     output: opt.Output = None,
 ) -> None:
-    r"""Rank parallel strategies for MODEL on a number of cards.
+    """Rank parallel strategies for MODEL on a number of cards.
 
     Axes (--tp, --pp, ...): one value fixes an axis, 1,2,4 or 1..8 narrows it, no option leaves it free.
 
     Exit codes: 0 ranked, 2 bad input, 3 nothing fits (the nearest misses are printed), 130 stopped by Ctrl-C (what was
     found until then is ranked).
 
-    \b
     Examples:
-      autodeploy search llama-3.1-70b --hardware h100-sxm --devices 64 --global-batch 512
-      autodeploy search deepseek-v3 --hardware h800 --devices 2048 --pp 8,16 --ep 32..64
-      autodeploy search pretrain.sh --hardware h100-sxm --export-dir out
-      autodeploy search qwen3-32b --hardware h100-sxm,h200 --devices 64..512 --tokens 5T --within 60d
+
+    autodeploy search llama-3.1-70b --hardware h100-sxm --devices 64 --global-batch 512
+
+    autodeploy search deepseek-v3 --hardware h800 --devices 2048 --pp 8,16 --ep 32..64
+
+    autodeploy search pretrain.sh --hardware h100-sxm --export-dir out
+
+    autodeploy search qwen3-32b --hardware h100-sxm,h200 --devices 64..512 --tokens 5T --within 60d
     """
     given = dict(locals())
     from autodeploy.cli.job import run_job
