@@ -132,6 +132,26 @@ class StrategyBatch:
         return StrategyBatch(**arrays, layout=layout, layouts=layouts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ladder:
+    """R ways to trade time for memory, from none to the most; arrays [R]. Every base may take every one."""
+
+    recompute: I64  # bit mask
+    recompute_layers: I64
+    swap_frac: F64
+    offload_frac: F64
+
+    def __len__(self) -> int:
+        return len(self.recompute)
+
+    def expand(self, bases: StrategyBatch) -> StrategyBatch:
+        """Bases x ladder, base by base: row b * R + r, [B * R]."""
+        count = len(bases)
+        batch = bases.take(np.repeat(np.arange(count), len(self)))
+        columns = {each.name: np.tile(getattr(self, each.name), count) for each in fields(self)}
+        return replace(batch, **columns)
+
+
 def single(
     *, layout: Layout, tp: int = 1, pp: int = 1, vpp: int = 1, cp: int = 1, ep: int = 1, etp: int = 1, dp: int = 1,
     micro_batch: int = 1, micro_batch_group: int = 0, zero_stage: int = 1, sequence_parallel: bool | None = None,

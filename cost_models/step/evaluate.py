@@ -48,6 +48,21 @@ def evaluate(case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> Ste
     return result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepPrice:
+    """What a screen asks, [N] each: the same figures as in ``StepCost``, without causes."""
+
+    step_s: F64
+    peak_reserved_bytes: F64
+    feasible: Bool
+
+
+def price(case: Case, batch: StrategyBatch) -> StepPrice:
+    """Step time and peak memory alone, for many strategies."""
+    cost = evaluate(case, batch)
+    return StepPrice(step_s=cost.step_s, peak_reserved_bytes=cost.peak_reserved_bytes, feasible=cost.feasible)
+
+
 def _empty(case: Case, batch: StrategyBatch, per_rank: bool) -> StepCost:
     n, ranks = len(batch), int(batch.pp.max(initial=1))
     tokens = float(case.workload.global_batch) * case.workload.seq_length
