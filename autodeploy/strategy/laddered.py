@@ -1,0 +1,47 @@
+"""Bases and the ladder that they may climb: how a space is handed to those who price it.
+
+Axes: B bases, R rungs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from autodeploy.strategy.options import Relief
+from cost_models.strategies import Bool, Ladder, StrategyBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Laddered:
+    """``bases`` [B] without relief; ``allowed`` [B, R]: which rungs each may take."""
+
+    bases: StrategyBatch
+    ladder: Ladder
+    allowed: Bool
+
+    def __len__(self) -> int:
+        """Strategies."""
+        return int(np.count_nonzero(self.allowed))
+
+    def expand(self) -> StrategyBatch:
+        """Every strategy, base by base."""
+        return self.ladder.expand(self.bases).take(self.allowed.reshape(-1))
+
+
+def ladder_of(reliefs: Sequence[Relief]) -> Ladder:
+    return Ladder(
+        recompute=np.array([relief.mask for relief in reliefs], dtype=np.int64),
+        recompute_layers=np.array([relief.layers for relief in reliefs], dtype=np.int64),
+        swap_frac=np.array([relief.swap_frac for relief in reliefs], dtype=np.float64),
+        offload_frac=np.array([relief.offload_frac for relief in reliefs], dtype=np.float64),
+    )
+
+
+def crossed(bases: StrategyBatch, ladder: Ladder) -> StrategyBatch:
+    """Bases x ladder without writing them out: the columns are [B, 1] and [1, R], and broadcast."""
+    columns = {each.name: getattr(bases, each.name)[:, None] for each in fields(bases) if each.name != "layouts"}
+    rungs = {each.name: getattr(ladder, each.name)[None, :] for each in fields(ladder)}
+    return replace(bases, **{**columns, **rungs})
