@@ -39,12 +39,13 @@ def bases(model: ModelSpec, hardware: HardwareProfile, count: int = 60) -> Strat
     batch = found.take(random.choice(len(found), count))
     return replace(
         batch, zero_stage=random.integers(0, 4, count), ep_overlap=random.random(count) < 0.5,
-        schedule=random.integers(0, len(SCHEDULES), count), dispatcher=random.integers(0, 4, count), ep=2 ** random.integers(0, 4, count),
+        schedule=random.integers(0, len(SCHEDULES), count), dispatcher=random.integers(0, 4, count),
+        ep=2 ** random.integers(0, 4, count),
     )  # fmt: skip
 
 
 def wild(count: int = 40) -> Ladder:
-    rungs = np.random.default_rng(1).choice(len(WILD), count, replace=False)
+    rungs = [0, *np.random.default_rng(1).choice(len(WILD), count, replace=False).tolist()]  # none, and some
     columns = [np.array(column) for column in zip(*(WILD[i] for i in rungs), strict=True)]
     return Ladder(recompute=columns[0], recompute_layers=columns[1], swap_frac=columns[2], offload_frac=columns[3])
 
