@@ -41,7 +41,7 @@ def ladder_of(reliefs: Sequence[Relief]) -> Ladder:
 
 
 def crossed(bases: StrategyBatch, ladder: Ladder) -> StrategyBatch:
-    """Bases x ladder without writing them out: the columns are [B, 1] and [1, R], and broadcast."""
+    """Bases x ladder without writing them out: the columns are [B, 1] and [1, R] (or [B, R]), and broadcast."""
     columns = {each.name: getattr(bases, each.name)[:, None] for each in fields(bases) if each.name != "layouts"}
-    rungs = {each.name: getattr(ladder, each.name)[None, :] for each in fields(ladder)}
+    rungs = {each.name: np.atleast_2d(getattr(ladder, each.name)) for each in fields(ladder)}
     return replace(bases, **{**columns, **rungs})

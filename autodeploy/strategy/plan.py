@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,12 @@ from autodeploy.strategy.axes import Axes, among
 from autodeploy.strategy.core import Asked, CorePoints
 from autodeploy.strategy.cuts import Cut
 from autodeploy.strategy.laddered import Laddered, crossed, ladder_of
-from autodeploy.strategy.options import Relief
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups
 from autodeploy.strategy.rule import Proposal, Rule
 from autodeploy.strategy.rules import RELIEF_RULES, RULES, check
 from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.strategies import I64, Bool, StrategyBatch
+from cost_models.strategies import I64, Bool, Ladder, StrategyBatch
 
 
 @dataclass(slots=True)
@@ -173,34 +172,33 @@ def _each(batch: StrategyBatch, of_piece: I64, column: str, values: I64 | Bool) 
 
 
 def _laddered(bases: StrategyBatch, pieces: Sequence[Piece], of_piece: I64) -> Laddered:
-    """With the union of the ladders; every base may take the rungs of its own cut."""
-    rungs = union(pieces)
-    own = np.array([[relief in piece.cut.ladder for relief in rungs] for piece in pieces], dtype=bool)
-    return Laddered(bases=bases, ladder=ladder_of(rungs), allowed=own[of_piece])
+    """Every base with the rungs of its own cut: one ladder where all cuts agree, else one a base, the short ones padded."""
+    ladders = [piece.cut.ladder for piece in pieces]
+    rungs = max(map(len, ladders))
+    own = np.array([np.arange(rungs) < len(ladder) for ladder in ladders])
+    if len(set(ladders)) == 1:
+        ladder = ladder_of(ladders[0])
+    else:
+        padded = [ladder_of((*each, *(each[-1:] * (rungs - len(each))))) for each in ladders]
+        ladder = Ladder(
+            **{each.name: np.stack([getattr(one, each.name) for one in padded])[of_piece] for each in fields(Ladder)}
+        )
+    return Laddered(bases=bases, ladder=ladder, allowed=own[of_piece])
 
 
 # --------------------------------------------------------------------------------------------------- packing
 
 
-def union(pieces: Sequence[Piece]) -> tuple[Relief, ...]:
-    return tuple(dict.fromkeys(relief for piece in pieces for relief in piece.cut.ladder))
-
-
 def packed(pieces: Sequence[Piece], chunk: int) -> list[list[Piece]]:
-    """Parts of at most some ``chunk`` bases x rungs. Small pieces share a part, under the union of their ladders; large ones are
-    cut between core points."""
-    parts: list[list[Piece]] = []
-    last: list[Piece] = []
-    for piece in sorted(pieces, key=lambda piece: tuple(relief.layers for relief in piece.cut.ladder)):
+    """Parts of at most some ``chunk`` bases x rungs: small pieces share one, large ones are cut between core points."""
+    parts: list[list[Piece]] = [[]]
+    for piece in pieces:
         for small in _split(piece, chunk):
-            other = bool(last) and last[-1].cut.ladder != small.cut.ladder
-            rungs = len(union([*last, small]))
-            cells = sum(map(len, last)) * rungs
-            if last and (cells + len(small) * rungs > chunk or (other and 2 * cells > chunk)):
-                parts.append(last)
-                last = []
-            last.append(small)
-    return parts + [last] * bool(last)
+            rungs = max(len(each.cut.ladder) for each in [*parts[-1], small])
+            if parts[-1] and rungs * (sum(map(len, parts[-1])) + len(small)) > chunk:
+                parts.append([])
+            parts[-1].append(small)
+    return [part for part in parts if part]
 
 
 def _split(piece: Piece, chunk: int) -> Iterator[Piece]:
