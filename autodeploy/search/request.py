@@ -10,10 +10,12 @@ from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.strategies import F64, StrategyBatch
+from cost_models.strategies import F64, Ladder, StrategyBatch
 
 if TYPE_CHECKING:
     from cost_models.step import StepCost
+    from cost_models.step.bounds import Bounds
+    from cost_models.step.evaluate import StepPrice
 
 METHODS = ("auto", "exhaustive", "tpe", "nsga2", "random")
 RANK_BY = ("expected", "predicted")
@@ -28,6 +30,14 @@ class Evaluate(Protocol):
     def __call__(self, case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost: ...
 
 
+class Price(Protocol):
+    """What prices strategies without telling why: ``cost_models.step.price``, ``evaluate`` or a stand-in."""
+
+    def __call__(self, case: Case, batch: StrategyBatch) -> StepPrice | StepCost: ...
+
+
+# What bounds bases x ladder: ``cost_models.step.bounds.bounds`` or a stand-in.
+Bound = Callable[[Case, StrategyBatch, Ladder], "Bounds"]
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.
 SimulateBatch = Callable[[Case, StrategyBatch], F64 | None]
 
@@ -50,7 +60,7 @@ class SearchRequest:
     timeout_s: float | None = None
     storage: str | None = None
     study: str | None = None
-    workers: int = 1
+    workers: int | None = None  # processes; None: as many as the space is worth
     seed: int = 0
     rank_by: str = "expected"  # over the error model; "predicted": by the twin's figures alone
     safe_usage: float = 1.0  # share of the usable memory up to which a strategy is likely enough to fit
@@ -80,7 +90,7 @@ class SearchRequest:
         if self.objective not in OBJECTIVES:
             raise InputError("--objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         for name, low in (("top", 1), ("trials", 0), ("workers", 1)):
-            if getattr(self, name) < low:
+            if getattr(self, name) is not None and getattr(self, name) < low:
                 raise InputError(f"--{name}", getattr(self, name), f"a whole number >= {low}")
         if self.method == "exhaustive" and (self.storage is not None or self.study is not None):
             option = "--study" if self.storage is None else "--storage"

@@ -9,8 +9,8 @@ import numpy as np
 
 from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import Candidates, objective, price
-from autodeploy.search.request import Evaluate, SearchRequest, SimulateBatch
-from autodeploy.search.space import Space
+from autodeploy.search.request import Bound, Evaluate, Price, SearchRequest, SimulateBatch
+from autodeploy.search.space import LadderSpace, Space
 from cost_models.strategies import F64, Bool, StrategyBatch
 
 Valid = Callable[[SearchRequest, StrategyBatch], Bool]
@@ -28,10 +28,13 @@ class Twin:
     refiner: SimulateBatch | None = None
     balanced: Balanced | None = None
     decide: Decide | None = None  # the error model over the leaders; None: the order is that of the predictions
+    price: Price | None = None  # as ``evaluate``, without causes
+    laddered: Callable[[SearchRequest], LadderSpace] | None = None  # the space as bases x ladder ...
+    bounds: Bound | None = None  # ... and what bounds it; without these two every strategy is priced
 
     def screened(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
         """Closed-form price."""
-        return price(request, batch, self.evaluate)
+        return price(request, batch, self.price or self.evaluate)
 
     def refined(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
         """Simulated time where there is a simulator and it answers, else closed form."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autodeploy.strategy.options import Relief
 from cost_models.strategies import Bool, Ladder, StrategyBatch
@@ -25,6 +26,21 @@ class Laddered:
     def __len__(self) -> int:
         """Strategies."""
         return int(np.count_nonzero(self.allowed))
+
+    def take(self, rows: NDArray[np.intp]) -> Laddered:
+        """Some of the bases."""
+        ladder = self.ladder
+        if ladder.recompute.ndim > 1:
+            ladder = replace(ladder, **{each.name: getattr(ladder, each.name)[rows] for each in fields(ladder)})
+        return Laddered(bases=self.bases.take(rows), ladder=ladder, allowed=self.allowed[rows])
+
+    def batch(self, base: NDArray[np.intp], rung: NDArray[np.intp]) -> StrategyBatch:
+        """The strategies at these bases and rungs, [N] each."""
+        shared = self.ladder.recompute.ndim == 1
+        columns = {
+            each.name: getattr(self.ladder, each.name)[rung if shared else (base, rung)] for each in fields(self.ladder)
+        }
+        return replace(self.bases.take(base), **columns)
 
     def expand(self) -> StrategyBatch:
         """Every strategy, base by base."""
