@@ -37,7 +37,7 @@ class LayoutGeometry:
     work: F64  # [S, P] the same of what a rank works on: fed from both ends, half of two stages
     mirror: I64  # [P] the rank fed from the other end, else itself
     ahead: F64  # [S, P] first chunks of the ranks before the first of its kind
-    behind: F64  # [S, P] the same before the last of its kind
+    behind: F64  # [S, P] the same before the last of its kind, by the shorter way where both ends are fed
 
 
 @lru_cache(maxsize=8192)
@@ -62,12 +62,15 @@ def layout_geometry(layout: Layout, placement: Placement, whole: bool) -> Layout
     for r in range(1, pp):
         before[:, r] = before[:, r - 1]
         before[stage[r - 1], r] += 1.0
+    behind = before[:, last]
+    if both:
+        behind = before[:, np.minimum(last, pp - 1 - last)]
     counts = np.zeros((layout.counts.shape[1], stages))
     counts[:, stage] = layout.counts.T
     return LayoutGeometry(
         pp=pp, vpp=vpp, placement=placement, stage=stage, rank=rank, counts=counts,
         layers_in_all=layout.counts.sum(axis=0), held=held, onto=onto,
-        work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=before[:, last],
+        work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=behind,
     )  # fmt: skip
 
 
@@ -96,6 +99,7 @@ class Geometry:
     onto: F64  # [G, S, P]
     work: F64  # [G, S, P]
     ahead: F64  # [G, S, P] nought where a V comes back
+    behind: F64  # [G, S, P]
     mirror: I64  # [G, P]
 
     @property
@@ -160,7 +164,7 @@ def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
     shapes = {
         "counts": (columns, stages),
         "layers_in_all": (columns,),
-        **dict.fromkeys(("onto", "work", "ahead"), (stages, ranks)),
+        **dict.fromkeys(("onto", "work", "ahead", "behind"), (stages, ranks)),
     }
     tables = {name: np.zeros((len(each), *shape)) for name, shape in shapes.items()}
     for g, one in enumerate(each):
@@ -169,6 +173,7 @@ def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
         tables["layers_in_all"][g] = one.layers_in_all
         tables["onto"][g, :s, :p] = one.onto
         tables["work"][g, :s, :p] = one.work
+        tables["behind"][g, :s, :p] = one.behind
         tables["ahead"][g, :s, :p] = one.ahead if one.placement != "v" else 0.0
     return tables
 
