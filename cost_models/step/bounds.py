@@ -14,7 +14,7 @@ import numpy as np
 from cost_models.case import Case
 from cost_models.step.group import priced_batch
 from cost_models.step.least import least_of_pipeline_s
-from cost_models.step.memory_peaks import step_memory
+from cost_models.step.memory_peaks import peak_reserved_bytes
 from cost_models.step.stages import stage_costs
 from cost_models.step.times import step_s
 from cost_models.strategies import F64, Ladder, StrategyBatch
@@ -37,12 +37,13 @@ def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
     if not len(bases):
         return found
     priced = priced_batch(case, bases, also=np.unique(ladder.recompute).tolist())
+    order = np.lexsort([priced.geometry.of, bases.ep_overlap])  # alike beside alike
     size = max(1, BLOCK // len(ladder))
-    for start in range(0, len(bases), size):
-        rows = np.arange(start, min(start + size, len(bases)))
-        some = priced.take(rows).under(ladder.take(rows))
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        some = priced.take(rows).in_order().under(ladder.take(rows))
         costs = stage_costs(some)
-        peak = step_memory(costs, some).reserved_bytes.max(axis=1)
+        peak = peak_reserved_bytes(costs, some)
         found.least_step_s[rows] = step_s(costs, some, least_of_pipeline_s).reshape(len(rows), -1)
         found.peak_reserved_bytes[rows] = peak.reshape(len(rows), -1)
     return found

@@ -37,7 +37,7 @@ def parameters_by_rank(group: PricedBatch) -> F64:
         stage_dense = stage_dense + dense[:, head, None] * lonely + dense[:, embedding, None] * away
     rank_dense = group.by_rank(stage_dense)
     if model.tied_embeddings:
-        same = geometry.present[:, :, embedding] & geometry.present[:, :, head]
+        same = geometry.each_row(geometry.present[:, :, embedding] & geometry.present[:, :, head])
         rank_dense = rank_dense - np.where(same, dense[:, head, None] - model.hidden, 0.0)
     expert = group.by_rank(group.on_stages(group.priced(prices.expert_parameters)))
     return np.stack([rank_dense, expert], axis=1)
