@@ -40,7 +40,7 @@ def twin_facts(given: dict[str, Any]) -> TwinFacts:
     """From MODEL STRATEGY --hardware H --devices N, priced at balanced experts."""
     from autodeploy.cli.case import CaseOptions, OneStrategy
     from autodeploy.cli.estimate import load_and_price
-    from autodeploy.search.real_parts import replayed_s
+    from autodeploy.one_strategy import replayed_s
 
     for name in ("strategy", "hardware", "devices"):
         if not given[name]:

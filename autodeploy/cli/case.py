@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autodeploy.cli.launch_file import backend_of, filled, tell, with_stated
@@ -154,6 +155,8 @@ def _with_spare(workload: Workload, model: ModelSpec, spare: int | None) -> Work
 
 def _launch(options: CaseOptions) -> Launch | None:
     """MODEL as a launch file, with what there is to tell of it; None where it is a model."""
+    if not Path(options.model).is_file():
+        return None
     from autodeploy.launch import is_launch_file, read_launch
 
     if not is_launch_file(options.model):

@@ -6,7 +6,8 @@ Arrays of any shape.
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,13 @@ from numpy.typing import ArrayLike
 from cost_models.strategies import F64
 
 _ERF = np.vectorize(math.erf, otypes=[float])
-_INVERSE = np.vectorize(NormalDist().inv_cdf, otypes=[float])
+
+
+@cache
+def _inverse() -> Any:
+    from statistics import NormalDist
+
+    return np.vectorize(NormalDist().inv_cdf, otypes=[float])
 
 
 def normal_cdf(z: ArrayLike) -> F64:
@@ -24,7 +31,7 @@ def normal_cdf(z: ArrayLike) -> F64:
 
 def normal_quantile(p: ArrayLike) -> F64:
     """The inverse of ``normal_cdf``; 0 < p < 1."""
-    return np.asarray(_INVERSE(p))
+    return np.asarray(_inverse()(p))
 
 
 def chi_square_quantile(p: ArrayLike, degrees: float) -> F64:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def weighted_quantile(sources: Iterable[Sequence[Sequence[float]]], share: float
 
 @cache
 def shipped_table() -> tuple[Family, ...]:
-    file = resources.files("autodeploy") / "accuracy" / "bands.json"
+    file = Path(__file__).parents[1] / "accuracy" / "bands.json"
     return read_table(file.read_text(encoding="utf-8")) if file.is_file() else ()
 
 
