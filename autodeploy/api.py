@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.api_results import Estimate, Explanation, Row, SearchResult, Simulation, Step
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 if TYPE_CHECKING:
     from autodeploy.report.entry import Case
@@ -35,7 +36,7 @@ BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Options:
     """What every question may say beside model, hardware and cards; the defaults are the command line's."""
 

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from autodeploy.cli.launch_file import backend_of, filled, tell, with_stated
 from autodeploy.errors import InputError
 from cost_models.case import Case as PricedCase
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
+from cost_models.records import record
 
 if TYPE_CHECKING:
     from autodeploy.launch import Launch
@@ -25,7 +25,7 @@ BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
 TOKEN_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CaseOptions:
     """As typed."""
 
@@ -45,7 +45,7 @@ class CaseOptions:
     spare_experts: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OneStrategy:
     """STRATEGY and its cards as typed, with the options that say what a token of the notation says."""
 
@@ -63,7 +63,7 @@ class OneStrategy:
         return [form.format(value) for form, value in said if value not in (None, "none")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadedCase:
     model: ModelSpec
     hardware: HardwareProfile
