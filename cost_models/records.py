@@ -37,11 +37,12 @@ def record(cls: Any = None, *, kw_only: bool = True, eq: bool = True) -> Any:
 
 
 def _init(cls: Any, kw_only: bool) -> Callable[..., None]:
-    fields = [each for each in dataclasses.fields(cls) if each.init]
-    names = tuple(each.name for each in fields)
+    fields = dataclasses.fields(cls)
+    names = tuple(each.name for each in fields if each.init)
     known = frozenset(names)
-    defaults = {each.name: each.default for each in fields if each.default is not MISSING}
+    defaults = {each.name: each.default for each in fields if each.init and each.default is not MISSING}
     factories = {each.name: each.default_factory for each in fields if each.default_factory is not MISSING}
+    own = {name: factories.pop(name) for name in factories.keys() - known}  # init=False: each instance begins its own
     finish = getattr(cls, "__post_init__", None)
 
     def __init__(self: Any, *given: Any, **named: Any) -> None:
@@ -56,6 +57,8 @@ def _init(cls: Any, kw_only: bool) -> Callable[..., None]:
         if values.keys() != known:
             wrong = sorted(values.keys() ^ known)
             raise TypeError(f"{cls.__name__}() takes {', '.join(names)}: missing or unknown: {', '.join(wrong)}")
+        for name, make in own.items():
+            values[name] = make()
         self.__dict__.update(values)
         if finish is not None:
             finish(self)

@@ -21,6 +21,7 @@ class Point:
     x: int
     y: int = 2
     marks: list[str] = dataclasses.field(default_factory=list, compare=False)
+    seen: list[int] = dataclasses.field(init=False, compare=False, repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if self.x < 0:
@@ -59,6 +60,7 @@ def test_fields_are_filled_by_name_by_place_and_by_default() -> None:
     assert (Point(x=1).x, Point(x=1).y, Point(x=1, y=5).total) == (1, 2, 6)
     assert (Pair(1).second, Pair(1, 3).second, Pair(second=4, first=1).second) == (2, 3, 4)
     assert Point(x=1).marks is not Point(x=1).marks
+    assert Point(x=1).seen == [] and Point(x=1).seen is not Point(x=1).seen
     assert (Named(x=1).y, Named(x=1, name="a").name) == (2, "a")
 
 
@@ -114,7 +116,7 @@ def test_equality_leaves_out_what_does_not_compare_and_arrays_compare_by_identit
 def test_the_tools_of_dataclasses_and_copies_take_it() -> None:
     point = Named(x=1, marks=["a"])
     assert dataclasses.replace(point, x=3) == Named(x=3)
-    assert dataclasses.asdict(point) == {"x": 1, "y": 2, "marks": ["a"], "name": "n"}
-    assert [field.name for field in dataclasses.fields(Named)] == ["x", "y", "marks", "name"]
+    assert dataclasses.asdict(point) == {"x": 1, "y": 2, "marks": ["a"], "seen": [], "name": "n"}
+    assert [field.name for field in dataclasses.fields(Named)] == ["x", "y", "marks", "seen", "name"]
     for same in (copy.copy(point), copy.deepcopy(point), pickle.loads(pickle.dumps(point))):
         assert same == point and same.marks == ["a"] and type(same) is Named
