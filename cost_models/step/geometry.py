@@ -178,7 +178,7 @@ def _geometry(each: tuple[LayoutGeometry, ...], of: I64) -> Geometry:
 
 
 @lru_cache(maxsize=256)
-def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
+def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, Any]:
     """The tables of ``Geometry``: stages and ranks that a geometry has not hold nothing."""
     stages, ranks = (max(one.onto.shape[axis] for one in each) for axis in (0, 1))
     columns = each[0].counts.shape[0]

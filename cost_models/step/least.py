@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer_price import EP
-from cost_models.schedules.least import RankSeconds, least_pipeline_s
+from cost_models.schedules.least import RankSeconds, least_of_ranks_s
 from cost_models.step.effects import with_effects_on_computing
 from cost_models.step.group import PricedBatch
 from cost_models.step.lanes import lane_shares, slowed_frac
@@ -19,8 +19,11 @@ from cost_models.strategies import F64
 
 def least_of_pipeline_s(unaffected: StageCosts, after: StageCosts, group: PricedBatch) -> F64:
     """No more than `pipeline_s` of the same, [N]."""
+    lanes = on_lanes(group)
+    if lanes.all():
+        return _least_s(_on_lanes(unaffected, group), group)
     least = _least_s(_one_after_another(after, group), group)
-    rows = np.flatnonzero(on_lanes(group))
+    rows = np.flatnonzero(lanes)
     if len(rows):
         own = group.take(rows)
         least[rows] = _least_s(_on_lanes(unaffected.take(rows), own), own)
@@ -29,7 +32,7 @@ def least_of_pipeline_s(unaffected: StageCosts, after: StageCosts, group: Priced
 
 def _least_s(ranks: RankSeconds, group: PricedBatch) -> F64:
     splits, plans = (group.has(fact)[:, None] for fact in ("splits_backward", "plans_with_costs"))
-    return least_pipeline_s(ranks, group.micro_batches[:, None], splits, plans).max(axis=1)
+    return least_of_ranks_s(ranks, group.micro_batches[:, None], splits, plans).max(axis=1)
 
 
 def _one_after_another(costs: StageCosts, group: PricedBatch) -> RankSeconds:

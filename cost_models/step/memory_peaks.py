@@ -46,7 +46,7 @@ class StepMemory:
 def step_memory(costs: StageCosts, group: PricedBatch) -> StepMemory:
     """``costs``: stages before any effect (none of them moves bytes)."""
     static = _static(group)
-    causes = static | dict(zip(MOVED, _fullest(moments(costs, group, static["optimizer"])), strict=True))
+    causes = static | dict(zip(MOVED, fullest(_moments(costs, group, static)), strict=True))
     allocated = added(causes.values())
     causes |= mem.overhead_bytes(allocated, group.batch, group.case.hardware)
     return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=added(causes.values()))
@@ -55,10 +55,14 @@ def step_memory(costs: StageCosts, group: PricedBatch) -> StepMemory:
 def peak_reserved_bytes(costs: StageCosts, group: PricedBatch) -> F64:
     """``reserved_bytes`` of the fullest rank alone, [N]."""
     static = _static(group)
-    most = reduce(np.maximum, map(added, moments(costs, group, static["optimizer"])))
+    most = reduce(np.maximum, map(added, _moments(costs, group, static)))
     allocated = static["weights"] + static["gradients"] + most
     fullest = allocated.max(axis=1, keepdims=True)  # the overheads grow with it
     return added([fullest, *mem.overhead_bytes(fullest, group.batch, group.case.hardware).values()])[:, 0]
+
+
+def _moments(costs: StageCosts, group: PricedBatch, static: dict[str, F64]) -> list[Moment]:
+    return moments(held(costs, group, static["optimizer"]), workspace(group))
 
 
 def _static(group: PricedBatch) -> dict[str, F64]:
@@ -109,25 +113,43 @@ MOVED = ("activations", "logits", "transient", "optimizer")
 Moment = tuple[F64, F64, F64, F64]  # bytes of each cause of MOVED, [N, P] or one number for all
 
 
-def moments(costs: StageCosts, group: PricedBatch, optimizer: F64) -> list[Moment]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """Bytes that a rank holds beside weights, gradients and working sets, [N, P] each."""
+
+    activations: F64
+    head: F64  # of them, the head's
+    one_micro_batch: F64  # of them, those of one micro-batch
+    optimizer: F64
+    late: F64  # of the optimizer's, what only its step creates
+
+
+def held(costs: StageCosts, group: PricedBatch, optimizer: F64) -> Held:
+    """What the stages save and the ranks have in flight of it."""
+    table = group.table
+    head = table.prices.saved_bytes[table.point, table.mask, HEAD]
+    dense, expert = group.once(parameters_held).transpose(1, 0, 2)
+    return Held(
+        activations=group.through(costs.saved_bytes - costs.swapped_bytes, held_on_stages),
+        head=head[:, None] * group.once(losses),
+        one_micro_batch=group.by_rank(costs.saved_bytes) / group.batch.vpp[:, None],
+        optimizer=optimizer,
+        late=mem.late_optimizer_bytes(dense, expert, group.batch, group.case.workload),
+    )
+
+
+def moments(own: Held, work: Workspace) -> list[Moment]:
     """What comes and goes at each of the four moments."""
-    activations = group.through(costs.saved_bytes - costs.swapped_bytes, held_on_stages)
-    head = group.table.prices.saved_bytes[group.table.point, group.table.mask, HEAD]
-    after_loss = np.maximum(activations - head[:, None] * group.once(losses), 0.0)
-    one_less = np.maximum(activations - group.by_rank(costs.saved_bytes) / group.batch.vpp[:, None], 0.0)
-    work, nothing, before = workspace(group), np.zeros(()), optimizer
-    if group.case.workload.peak_of_first_step:
-        dense, expert = group.once(parameters_held).transpose(1, 0, 2)
-        before = optimizer - mem.late_optimizer_bytes(dense, expert, group.batch, group.case.workload)
+    nothing, before = np.zeros(()), own.optimizer - own.late
     return [
-        (activations, work.loss, work.kept, before),
-        (after_loss, nothing, work.kept + work.layer, before),
-        (one_less, nothing, work.kept + work.embedding, before),
-        (nothing, nothing, work.kept + work.step, optimizer),
+        (own.activations, work.loss, work.kept, before),
+        (np.maximum(own.activations - own.head, 0.0), nothing, work.kept + work.layer, before),
+        (np.maximum(own.activations - own.one_micro_batch, 0.0), nothing, work.kept + work.embedding, before),
+        (nothing, nothing, work.kept + work.step, own.optimizer),
     ]
 
 
-def _fullest(options: list[Moment]) -> Moment:
+def fullest(options: list[Moment]) -> Moment:
     """Of each rank; of equals the first."""
     chosen, most = options[0], added(options[0])
     for option in options[1:]:
