@@ -78,7 +78,8 @@ class Schedule:
 
     `pairs`: a forward and a backward run side by side, "joint": both hand on at the end of the pair; "early": each hands
     on when its own part is done, the gradient before the weight part. `pairs_ends`: so do two micro-batches of one
-    direction where only one runs. `needs_overlap`: the schedule is the overlap of expert communication.
+    direction where only one runs. `splits_backward`: weight parts may run later than the gradient leaves; else a backward
+    runs whole, but for what "early" pairs hand on. `needs_overlap`: the schedule is the overlap of expert communication.
     `replayed_as`: the order that the simulator runs; `overlapped_as`: with expert communication under computing on lanes
     of its own (None: that overlap stays within a micro-batch, and its closed form is what the replay uses too).
 
@@ -101,6 +102,7 @@ class Schedule:
     even: bool = False
     pairs: Pairs = "none"
     pairs_ends: bool = False
+    splits_backward: bool = False
     needs_overlap: bool = False
     replayed_as: str = ""
     overlapped_as: str | None = None

@@ -9,6 +9,7 @@ import pytest
 
 from autodeploy.schedule import SCHEDULES
 from autodeploy.schedule.live_memory import in_flight_chunks as counted
+from autodeploy.schedule.operations import I
 from autodeploy.schedule.table import build_schedule, order_function
 from autodeploy.strategy.backends import BACKENDS
 from cost_models.errors import ConfigError
@@ -36,6 +37,8 @@ def test_record_agrees_with_its_order(name: str) -> None:
     assert (held <= limit).all() if record.limit_only else (held == limit).all()
     paired = any(len(slot) == 2 for ops in order.orders for slot in ops)
     assert paired == (record.pairs != "none")
+    split = any(op[0] == I for ops in order.orders for slot in ops for op in slot)
+    assert split == record.splits_backward
 
 
 @pytest.mark.parametrize("name", ALL)
