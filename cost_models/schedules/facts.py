@@ -18,6 +18,7 @@ from cost_models.schedules.lanes import LaneCosts
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 
 Placement = Literal["loop", "v", "both-ends"]
 PLACEMENTS: tuple[Placement, ...] = ("loop", "v", "both-ends")
