@@ -5,9 +5,9 @@ Axes: U core points, C columns (layer kinds, embedding, MTP, head), F families, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,7 +74,7 @@ class _Column:
     added, so that one operator's seconds are one row."""
 
     def __init__(self, size: int, masks: Sequence[int]) -> None:
-        self.size, self.masks = size, np.array(masks, dtype=np.int64)
+        self.size, self.masks = size, tuple(masks)
         shape = (len(FAMILIES), size)
         self.forward, self.backward_input, self.backward_weight = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.recompute = np.zeros((len(masks), *shape))
@@ -97,7 +97,7 @@ class _Column:
 
     def again(self, family: int, modules: int, seconds: F64) -> NDArray[np.intp]:
         """Adds ``seconds`` under the masks that recompute one of ``modules``, and says which these are."""
-        runs_again = np.flatnonzero(self.masks & modules)
+        runs_again, _ = masks_with(self.masks, modules)
         if runs_again.size:
             self.recompute[runs_again, family] += seconds
         return runs_again
@@ -135,12 +135,12 @@ def price_layers(case: Case, core: Core, masks: Sequence[int]) -> LayerPrices:
     model, hardware, workload = case.model, case.hardware, case.workload
     if workload.stack.short_bursts:
         hardware = replace(hardware, device=replace(hardware.device, sustained_frac=1.0))
-    listed = [layer_ops(kind, model, workload, core) for kind in model.kinds]
-    listed.append(embedding_ops(model, workload, core))
-    listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())
-    listed.append(head_ops(model, workload, core))
-    computes = iter(price_computes([op for ops in listed for op in ops.computes], hardware, workload, core.size))
-    travels = iter(price_collectives([op for ops in listed for op in ops.collectives], hardware, workload, core))
+    blocks = {kind: layer_ops(kind, model, workload, core) for kind in model.kinds}
+    head = head_ops(model, workload, core)
+    mtp = mtp_ops(model, workload, core, blocks[model.mtp_layer_kind], head) if model.mtp_modules else LayerOps()
+    listed = [*blocks.values(), embedding_ops(model, workload, core), mtp, head]
+    computes = price_computes([op for ops in listed for op in ops.computes], hardware, workload, core.size)
+    travels = price_collectives([op for ops in listed for op in ops.collectives], hardware, workload, core)
     columns = [_price_column(ops, computes, travels, hardware, workload, core, masks) for ops in listed]
     kept = [[_in_recipe(item, workload) for item in ops.saved] for ops in listed]
     saved = np.stack([_saved_by_mask(items, masks, core.size) for items in kept], axis=2)
@@ -178,29 +178,36 @@ def _in_recipe(item: Saved, workload: Workload) -> Saved:
     return replace(item, size_bytes=item.size_bytes * (narrow if item.role == "input" else besides))
 
 
+@lru_cache(maxsize=4096)
+def masks_with(masks: tuple[int, ...], modules: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places of the masks that recompute one of ``modules``, and of the others."""
+    has = np.array(masks, dtype=np.int64) & modules > 0
+    return np.flatnonzero(has), np.flatnonzero(~has)
+
+
 def _saved_by_mask(items: Sequence[Saved], masks: Sequence[int], size: int) -> F64:
-    saved, bits = np.zeros((len(masks), size)), np.array(masks, dtype=np.int64)
+    saved = np.zeros((len(masks), size))
     for item in items:
-        kept = np.flatnonzero(bits & item.modules == 0)
+        _, kept = masks_with(tuple(masks), item.modules)
         if kept.size:
             saved[kept] += item.size_bytes
     return np.ascontiguousarray(saved.T)
 
 
 def _price_column(
-    ops: LayerOps, computes: Iterator[Price], travels: Iterator[Travel], hardware: HardwareProfile, workload: Workload,
-    core: Core, masks: Sequence[int],
+    ops: LayerOps, computes: Mapping[int, Price], travels: Mapping[int, Travel], hardware: HardwareProfile,
+    workload: Workload, core: Core, masks: Sequence[int],
 ) -> _Column:  # fmt: skip
-    """Takes the prices of its own operators from the front of those of all columns."""
+    """Adds up the prices of one column's operators, which are found by ``id``."""
     column = _Column(core.size, masks)
     pools = {"dgrad": np.zeros(core.size), "wgrad": np.zeros(core.size)}
     for op in ops.computes:
-        price = next(computes)
+        price = computes[id(op)]
         column.add(FAMILY_INDEX[op.family], op.modules, price)
         if isinstance(op, Gemm) and op.weight:
             pools["dgrad"] += price.backward_input_s
             pools["wgrad"] += price.backward_weight_s
-    _add_collectives(column, [(op, next(travels)) for op in ops.collectives], hardware, workload, core, pools)
+    _add_collectives(column, [(op, travels[id(op)]) for op in ops.collectives], hardware, workload, core, pools)
     column.turned()
     _add_host(column, ops, hardware, workload, core)
     return column

@@ -5,7 +5,7 @@ Axes: U core points, G operators of a kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -25,33 +25,34 @@ MOST_ELEMENTS = 1 << 16  # of an array of operators priced together: beyond, the
 ZERO = np.zeros(1)
 
 
-def price_computes(ops: Sequence[Compute], hardware: HardwareProfile, workload: Workload, size: int) -> list[Price]:
-    """The price of each operator, arrays [U] of ``size``."""
-    found: list[Price] = [Price(ZERO, ZERO, ZERO, 0.0, 0.0)] * len(ops)
-    for places in _alike(ops, workload).values():
-        step = max(1, MOST_ELEMENTS // size)
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
-            priced = _price_alike([ops[i] for i in part], hardware, workload, size)
-            for i, price in zip(part, priced, strict=True):
-                found[i] = price
+def price_computes(
+    ops: Sequence[Compute], hardware: HardwareProfile, workload: Workload, size: int
+) -> dict[int, Price]:
+    """The price of each operator, arrays [U] of ``size``, by the operator's ``id``: one that stands twice is priced once."""
+    distinct = {id(op): op for op in ops}
+    found: dict[int, Price] = {}
+    step = max(1, MOST_ELEMENTS // size)
+    for alike in _alike(list(distinct.values()), workload):
+        for start in range(0, len(alike), step):
+            part = alike[start : start + step]
+            found |= zip(map(id, part), _price_alike(part, hardware, workload, size), strict=True)
     if workload.lora_rank:
         alone: Callable[[Gemm | GroupedGemm], Price] = lambda op: _price_alike([op], hardware, workload, size)[0]  # noqa: E731
-        found = [with_adapter(op, price, workload.lora_rank, alone) for op, price in zip(ops, found, strict=True)]
+        found = {key: with_adapter(distinct[key], price, workload.lora_rank, alone) for key, price in found.items()}
     return found
 
 
-def _alike(ops: Sequence[Compute], workload: Workload) -> dict[tuple[object, ...], list[int]]:
-    """Places of operators that one call prices."""
-    groups: dict[tuple[object, ...], list[int]] = {}
+def _alike(ops: Sequence[Compute], workload: Workload) -> Iterable[list[Compute]]:
+    """The operators by what one call prices."""
+    groups: dict[tuple[object, ...], list[Compute]] = {}
     for i, op in enumerate(ops):
         key: tuple[object, ...] = (type(op),)
         if isinstance(op, Gemm):
             key = (Gemm, op.weight, _wide(op))
         elif isinstance(op, FusedAttention) or (isinstance(op, GroupedGemm) and not workload.stack.grouped_gemm):
             key = (i,)
-        groups.setdefault(key, []).append(i)
-    return groups
+        groups.setdefault(key, []).append(op)
+    return groups.values()
 
 
 def _wide(op: Gemm | GroupedGemm) -> bool:
@@ -113,9 +114,10 @@ class Travel:
 
 def price_collectives(
     ops: Sequence[Collective], hardware: HardwareProfile, workload: Workload, core: Core
-) -> list[Travel]:
-    """The price of each collective. Halves that run the same operation over the same group share its terms."""
-    halves = [(op, kind, size) for op in ops for kind, size in _halves(op)]
+) -> dict[int, Travel]:
+    """The price of each collective by its ``id``. Halves that run the same operation over the same group share its terms."""
+    distinct = {id(op): op for op in ops}
+    halves = [(op, kind, size) for op in distinct.values() for kind, size in _halves(op)]
     groups: dict[tuple[str, str, int], list[int]] = {}
     for h, (op, kind, size) in enumerate(halves):
         if np.any(size):  # nothing to send costs nothing
@@ -125,7 +127,7 @@ def price_collectives(
         sizes = np.stack([np.broadcast_to(halves[h][2], core.size) for h in places])
         seconds[:, places] = _collective_s(halves[places[0]][0], kind, sizes, hardware, workload, core)
     total, intra, inter = seconds
-    return [Travel(total[h], total[h + 1], intra[h], inter[h]) for h in range(0, len(halves), 2)]
+    return {key: Travel(total[2 * i], total[2 * i + 1], intra[2 * i], inter[2 * i]) for i, key in enumerate(distinct)}
 
 
 def _halves(op: Collective) -> tuple[tuple[str, F64], tuple[str, F64]]:
