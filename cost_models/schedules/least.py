@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64, PipelineCosts, Schedule
+from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts, Schedule
 from cost_models.schedules.lanes import LaneCosts
 
 
@@ -35,12 +35,19 @@ class RankSeconds:
 
 def least_pipeline_s(schedule: Schedule, ranks: RankSeconds, micro_batches: I64) -> F64:
     """No more than the closed form of any of `ranks`; elementwise."""
+    facts = (np.array(schedule.splits_backward), np.array(schedule.plans_with_costs))
+    return least_of_ranks_s(ranks, micro_batches, *facts)
+
+
+def least_of_ranks_s(ranks: RankSeconds, micro_batches: I64, splits_backward: Bool, plans_with_costs: Bool) -> F64:
+    """The same of mixed schedules, by the facts of each."""
     whole = ranks.fill_s + micro_batches * ranks.whole_s
-    if schedule.plans_with_costs:  # fitted, and may take any way up
-        return whole
-    if not schedule.splits_backward:
-        return whole + ranks.drain_s
-    return np.maximum(whole, ranks.fill_s + micro_batches * ranks.chain_s + ranks.drain_s)
+    ends = whole + ranks.drain_s
+    if splits_backward.any():
+        put_off = np.maximum(whole, ranks.fill_s + micro_batches * ranks.chain_s + ranks.drain_s)
+        ends = np.where(splits_backward, put_off, ends)
+    # An order planned with the costs has a fitted closed form, and may take any way up.
+    return np.where(plans_with_costs, whole, ends) if plans_with_costs.any() else ends
 
 
 def stages_of_ranks(schedule: Schedule, pp: int, vpp: int) -> I64:
