@@ -76,10 +76,12 @@ def run_search(
     ``simulated`` False ranks by the closed form alone. ``asked``: how to decide over what is found (None: the defaults)."""
     from autodeploy.decide.question import Asked
     from autodeploy.replay import simulated_step_s
-    from cost_models.step import evaluate
+    from cost_models.step import bounds, evaluate, price
 
     twin = Twin(
         evaluate=evaluate,
+        price=price,
+        bounds=bounds,
         space=standard_space,
         valid=rules_allow,
         refiner=(refiner or simulated_step_s) if simulated else None,
@@ -97,13 +99,11 @@ def with_safe_usage(request: SearchRequest, asked: Asked) -> SearchRequest:
     return replace(request, safe_usage=min(memory.usage_at(asked.fit_probability), 1.0))
 
 
-def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates) -> Decision:
-    """The decision over ``candidates``, priced once more for where their time goes."""
+def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates, cost: StepCost) -> Decision:
+    """The decision over ``candidates``; ``cost``: where their time goes by the closed form."""
     from autodeploy.decide.question import case_rows, question_of
     from autodeploy.decide.ranking import decide
-    from cost_models.step import evaluate
 
-    cost = evaluate(request.case, candidates.batch)
     rows = case_rows(request.case, candidates.batch, cost.time_s, candidates.step_s, candidates.reserved_bytes)
     by_cards = replace(asked, by_cards=request.objective in ("tokens", "cost"))
     return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))
