@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.price_book import PriceBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is trained, on what, and how much of it at a time. With a strategy it has a price."""
+    """What is trained, on what, and how much of it at a time. With a strategy it has a price. ``book`` remembers the
+    prices of layers that were asked for; a changed case begins a new one."""
 
     model: ModelSpec
     hardware: HardwareProfile
     workload: Workload
+    book: PriceBook = field(init=False, compare=False, repr=False, default_factory=PriceBook)

@@ -9,17 +9,17 @@ import numpy as np
 from cost_models.inputs import Workload
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
+PACKED_BITS = 62  # of an int64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """U distinct core points, arrays [U]; ``index`` [N] maps each strategy of the batch to its point."""
+    """U distinct core points, arrays [U]."""
 
     tp: F64
     cp: F64
     ep: F64
     etp: F64
-    dp: F64
-    pp: F64
     micro_batch: F64
     sequence_parallel: Bool
     dispatcher: I64
@@ -27,30 +27,43 @@ class Core:
     tokens: F64  # of one micro-batch on a card's context share: micro_batch * seq / cp
     tokens_sp: F64  # the same in the sequence-parallel region: tokens / tp
     tokens_norm: F64  # tokens that norms and residuals see: tokens_sp with sequence parallel, else tokens
-    index: I64
 
     @property
     def size(self) -> int:
         return len(self.tp)
 
 
-def core_points(batch: StrategyBatch, workload: Workload) -> Core:
-    """Distinct core points of a batch; layer pricing runs over these only."""
+def distinct_points(batch: StrategyBatch) -> tuple[I64, I64]:
+    """Points [U, 8] as ``core_of`` takes them, each once, and the point of each strategy [N]."""
     columns = (
-        batch.tp, batch.cp, batch.ep, batch.etp, batch.dp, batch.pp, batch.micro_batch,
-        batch.sequence_parallel.astype(np.int64), batch.dispatcher, batch.ep_overlap.astype(np.int64),
+        batch.tp, batch.cp, batch.ep, batch.etp, batch.micro_batch, batch.sequence_parallel.astype(np.int64),
+        batch.dispatcher, batch.ep_overlap.astype(np.int64),
     )  # fmt: skip
-    key = np.zeros(len(batch), dtype=np.int64)
-    for column in columns:
-        _, codes = np.unique(column, return_inverse=True)
-        key = key * (int(codes.max(initial=0)) + 1) + codes
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    tp, cp, ep, etp, dp, pp, mbs, sp, dispatcher, overlap = (column[first] for column in columns)
-    tokens = mbs * workload.seq_length / cp
+    bits = [int(column.max(initial=0)).bit_length() for column in columns]
+    if sum(bits) <= PACKED_BITS:
+        key = np.zeros(len(batch), dtype=np.int64)
+        for column, width in zip(columns, bits, strict=True):
+            key = (key << width) | column
+        _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    else:
+        _, first, index = np.unique(np.stack(columns), axis=1, return_index=True, return_inverse=True)
+    return np.stack([column[first] for column in columns], axis=1), index.reshape(-1)
+
+
+def core_of(points: I64, workload: Workload) -> Core:
+    """The core points as layer pricing takes them."""
+    tp, cp, ep, etp, micro_batch, sequence_parallel, dispatcher, overlap = points.T
+    tokens = micro_batch * workload.seq_length / cp
     tokens_sp = tokens / tp
+    split = sequence_parallel.astype(bool)
     return Core(
-        tp=tp.astype(float), cp=cp.astype(float), ep=ep.astype(float), etp=etp.astype(float), dp=dp.astype(float),
-        pp=pp.astype(float), micro_batch=mbs.astype(float), sequence_parallel=sp.astype(bool), dispatcher=dispatcher,
+        tp=tp.astype(float), cp=cp.astype(float), ep=ep.astype(float), etp=etp.astype(float),
+        micro_batch=micro_batch.astype(float), sequence_parallel=split, dispatcher=dispatcher,
         ep_overlap=overlap.astype(bool), tokens=tokens, tokens_sp=tokens_sp,
-        tokens_norm=np.where(sp.astype(bool), tokens_sp, tokens), index=index,
+        tokens_norm=np.where(split, tokens_sp, tokens),
     )  # fmt: skip
+
+
+def core_points(batch: StrategyBatch, workload: Workload) -> Core:
+    """Distinct core points of a batch."""
+    return core_of(distinct_points(batch)[0], workload)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cost_models.adapters import with_adapter
-from cost_models.case import Case
 from cost_models.communication import all_to_all_s, dispatch_s, ring_s
 from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
 from cost_models.dims import Core
@@ -19,6 +20,9 @@ from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
 from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
 from cost_models.strategies import F64, Bool
+
+if TYPE_CHECKING:
+    from cost_models.case import Case
 
 FAMILIES = (
     "attention", "gemm", "experts", "memory_bound", "embedding", "head", "host", "tp_comm", "cp_comm", "ep_comm",
@@ -36,7 +40,7 @@ DRAINED_FRAC = 0.5
 COMPUTE_FAMILIES = tuple(i for i, name in enumerate(FAMILIES) if not name.endswith("_comm"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LayerPrices:
     """The price list of a batch. Seconds per layer and micro-batch; bytes per layer and micro-batch; parameter counts."""
 
@@ -51,6 +55,18 @@ class LayerPrices:
     dispatch_intra_s: F64  # [U, C], one dispatch or combine, occupation of the lane inside the node
     dispatch_inter_s: F64  # [U, C]
     masks: tuple[int, ...]
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether any layer has expert communication."""
+        return bool(self.forward_s[:, :, EP].any() or self.backward_input_s[:, :, EP].any())
+
+    @cached_property
+    def totals_s(self) -> tuple[F64, F64, F64, F64]:
+        """Forward, backward for the input, backward for the weights [U, C], recompute [U, M, C]: over all families."""
+        parts = (self.forward_s, self.backward_input_s, self.backward_weight_s, self.recompute_s)
+        forward, inputs, weights, again = (part.sum(axis=-1) for part in parts)
+        return forward, inputs, weights, again
 
 
 @dataclass(slots=True)

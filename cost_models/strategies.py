@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,7 +135,7 @@ class StrategyBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ladder:
-    """R ways to trade time for memory, from none to the most; arrays [R]. Every base may take every one."""
+    """R ways to trade time for memory, from none to the most; arrays [R], or [B, R] where bases differ."""
 
     recompute: I64  # bit mask
     recompute_layers: I64
@@ -142,13 +143,16 @@ class Ladder:
     offload_frac: F64
 
     def __len__(self) -> int:
-        return len(self.recompute)
+        return int(self.recompute.shape[-1])
 
     def expand(self, bases: StrategyBatch) -> StrategyBatch:
         """Bases x ladder, base by base: row b * R + r, [B * R]."""
         count = len(bases)
         batch = bases.take(np.repeat(np.arange(count), len(self)))
-        columns = {each.name: np.tile(getattr(self, each.name), count) for each in fields(self)}
+        shape = (count, len(self))
+        columns: dict[str, Any] = {
+            each.name: np.broadcast_to(getattr(self, each.name), shape).reshape(-1) for each in fields(self)
+        }
         return replace(batch, **columns)
 
 

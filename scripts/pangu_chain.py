@@ -53,12 +53,12 @@ from autodeploy.errors import InputError
 from autodeploy.replay import simulate_strategy
 from autodeploy.replay.balanced import options_for, stages_of
 from autodeploy.replay.finalists import Finalist, Finals, find_finals, variants_of
-from autodeploy.replay.groups import replay_table
 from autodeploy.search.real_parts import price_one
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.layout import parse_layout
 from cost_models.layer_price import FAMILY_INDEX
 from cost_models.step import evaluate
+from cost_models.step.group import price_table
 from cost_models.strategies import StrategyBatch
 
 TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -87,7 +87,7 @@ def expert_figures(folder: Path, variant: str) -> tuple[float, float, float]:
     loads = np.load(folder / f"{variant}_loads.npz")["loads"].astype(float)
     loads = loads.reshape(-1, 10, *loads.shape[1:]).sum(axis=1)
     links = Links(bytes_per_expert=0.7e9, intra_bytes_per_s=196e9, inter_bytes_per_s=25e9)
-    prices = replay_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
+    prices = price_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
     directions = prices.forward_s + prices.backward_input_s + prices.backward_weight_s
     card_s = 48 * directions[0, 1, FAMILY_INDEX["experts"]]  # a card's work on the experts of one layer in one step
     task = Task(topology=Topology(nodes=2, cards_per_node=8), links=links, seconds_per_token=card_s / 1024)
@@ -105,7 +105,7 @@ def data_figures(folder: Path, packing: str) -> tuple[float, float]:
     np.random.default_rng(0).shuffle(lengths)
     lengths = split_overlong(lengths, SEQ_LENGTH)[0]
     count = int(np.searchsorted(np.cumsum(lengths), 2 * BATCH * SEQ_LENGTH)) if packing == "ffd" else 4 * BATCH
-    prices = replay_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
+    prices = price_table(case_of(workload(1.0)), batch_of(SERIAL)).prices
     layer = (prices.forward_s + prices.backward_input_s + prices.backward_weight_s)[0, 1]  # a MoE layer, two sequences
     attention = layer[FAMILY_INDEX["attention"]]
     rates = SampleCost(alpha_s_per_token=(layer.sum() - attention) / 2 / SEQ_LENGTH,

@@ -79,12 +79,7 @@ class ReplayGroup:
         return schedule.overlapped_as if self.lanes and schedule.overlapped_as else schedule.replayed_as
 
 
-def replay_table(case: Case, batch: StrategyBatch) -> PriceTable:
-    """The price list with the recompute columns of the expert module, which segments need."""
-    return price_table(case, batch, (MOE, MOE_ACT))
-
-
 def groups_of(case: Case, batch: StrategyBatch) -> Iterator[ReplayGroup]:
     """The groups of a batch, in order of first appearance."""
-    for priced in replay_groups(case, batch, replay_table(case, batch)):
+    for priced in replay_groups(case, batch, price_table(case, batch)):
         yield ReplayGroup(priced=priced)

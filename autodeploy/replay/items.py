@@ -17,7 +17,7 @@ from cost_models.inputs import ModelSpec
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.step import memory
 from cost_models.step.expert_overlap import hide_expert_communication
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedGroup, laid_out
 from cost_models.step.stages import StageCosts, full_share, stage_costs
 from cost_models.strategies import F64, I64, Layout, StrategyBatch
 
@@ -56,10 +56,10 @@ def _columns(group: PricedGroup) -> StageCosts:
     """Every column of the price list as a stage of its own, [1, C]; under full recompute by the layout's mean share."""
     count = group.table.prices.forward_s.shape[1]
     every = replace(group.batch, recompute_layers=np.zeros_like(group.batch.recompute_layers))
-    alone = replace(group, batch=every, layout=Layout(pp=count, vpp=1, counts=np.eye(count)))
+    alone = laid_out(replace(group, batch=every), Layout(pp=count, vpp=1, counts=np.eye(count)))
     costs = stage_costs(alone)
     layers = np.maximum(group.layout.layers_per_stage, 1e-9)
-    share = float(np.average(full_share(group.batch, group.layout)[0], weights=layers))
+    share = float(np.average(full_share(group)[0], weights=layers))
     if share == 1.0:
         return costs
     plain = stage_costs(replace(alone, table=replace(group.table, mask=group.table.plain)))

@@ -66,7 +66,7 @@ def layer_columns(layout: Layout) -> I64:
 def _blended(group: PricedGroup, columns: I64, chunks: int) -> F64:
     """[N, S, L, K]; layers under full recompute and those without it in the share that the stage has of them."""
     covered = column_segments(group, group.table.mask, chunks)[:, columns]
-    share = full_share(group.batch, group.layout)[:, :, None, None]
+    share = full_share(group)[:, :, None, None]
     if not (share == 1.0).all():
         plain = column_segments(group, group.table.plain, chunks)[:, columns]
         covered = share * covered + (1.0 - share) * plain

@@ -71,7 +71,8 @@ class LaneCosts:
         """The strategies at `at`."""
         return LaneCosts(
             forward=self.forward.take(at), backward=self.backward.take(at), again=self.again.take(at),
-            weight_s=self.weight_s[:, at], layers=self.layers,
+            weight_s=self.weight_s[:, at],
+            layers=self.layers[:, at] if self.layers.shape[1] > 1 else self.layers,
         )  # fmt: skip
 
     @property

@@ -16,12 +16,12 @@ import numpy as np
 
 from cost_models.step.expert_overlap import hide_expert_communication
 from cost_models.step.fully_sharded import gather_parameters
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedBatch
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.step.swap import swap_activations
 from cost_models.strategies import F64
 
-Effect = Callable[[StageCosts, PricedGroup], tuple[StageCosts, Taken]]
+Effect = Callable[[StageCosts, PricedBatch], tuple[StageCosts, Taken]]
 
 WAITS: tuple[Effect, ...] = (gather_parameters, swap_activations)
 EFFECTS: tuple[Effect, ...] = (hide_expert_communication, *WAITS)
@@ -40,7 +40,7 @@ class Affected:
         return np.sum(found, axis=0) if found else np.zeros_like(self.costs.forward_s)
 
 
-def with_effects(costs: StageCosts, group: PricedGroup, effects: Sequence[Effect] = EFFECTS) -> Affected:
+def with_effects(costs: StageCosts, group: PricedBatch, effects: Sequence[Effect] = EFFECTS) -> Affected:
     """The effects one after another, each on what the one before has left."""
     taken = []
     for effect in effects:
@@ -49,7 +49,7 @@ def with_effects(costs: StageCosts, group: PricedGroup, effects: Sequence[Effect
     return Affected(costs, tuple(taken))
 
 
-def with_effects_on_computing(costs: StageCosts, group: PricedGroup) -> Affected:
+def with_effects_on_computing(costs: StageCosts, group: PricedBatch) -> Affected:
     """Where a clock has lanes of its own for expert communication: the waits are beside computing alone, and the
     communication comes on top, for the clock to hide."""
     computing = replace(

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.case import Case
 from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.inputs import SoftwareStack
-from cost_models.step.group import PricedGroup, shards_each_use
+from cost_models.step.group import PricedBatch, shards_each_use
 from cost_models.step.memory import parameters_by_rank
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import DISPATCHER_CODE, F64, SCHEDULE_CODE, Bool, StrategyBatch
@@ -34,9 +34,10 @@ class RankLoad:
     busy_link_backward_s: F64
 
 
-def rank_load(costs: StageCosts, group: PricedGroup) -> RankLoad:
-    dense, expert = parameters_by_rank(group)
-    share = link_share(group)
+def rank_load(costs: StageCosts, group: PricedBatch) -> RankLoad:
+    parameters = group.once(parameters_by_rank)
+    dense, expert = parameters[:, 0], parameters[:, 1]
+    share = group.once(link_share)
     return RankLoad(
         dense_parameters=dense,
         expert_parameters=expert,
@@ -47,13 +48,14 @@ def rank_load(costs: StageCosts, group: PricedGroup) -> RankLoad:
     )
 
 
-def link_share(group: PricedGroup) -> F64:
+def link_share(group: PricedBatch) -> F64:
     """Share of the seconds of expert communication in which the links between nodes are the ones in use, [N, 1].
 
     A flat all-to-all lasts as long as its slower tier, which it fills; a hierarchical one is in one step or the other.
     """
-    prices, layers = group.table.prices, group.layout.counts.sum(axis=0)
-    inter, intra = (group.priced(lane) @ layers for lane in (prices.dispatch_inter_s, prices.dispatch_intra_s))
+    prices = group.table.prices
+    lanes = (prices.dispatch_inter_s, prices.dispatch_intra_s)
+    inter, intra = (group.geometry.over_all_stages(group.priced(lane)) for lane in lanes)
     flat = (inter >= intra).astype(float)
     steps = np.divide(inter, inter + intra, out=np.zeros_like(inter), where=inter + intra > 0)
     hierarchical = group.batch.dispatcher >= DISPATCHER_CODE["hierarchical-allgather"]
@@ -72,13 +74,11 @@ class StepEnd:
     embedding_reduce_s: F64  # [N]
 
 
-def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
+def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
     """Gradient reduction, parameter gathering and the optimizer of every rank."""
     batch, workload = group.batch, group.case.workload
     stack, dense, expert = workload.stack, load.dense_parameters, load.expert_parameters
-    reduce_s, gather_s = _reduce_and_gather(dense, expert, batch, group.case)
-    sharded = shards_each_use(batch, workload)[:, None]  # priced with the stages
-    reduce_s, gather_s = np.where(sharded, 0.0, reduce_s), np.where(sharded, 0.0, gather_s)
+    reduce_s, gather_s = _reduce_and_gather(dense, expert, group)
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
     # The reduction uses the links that expert communication and P2P leave free.
     free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
@@ -97,14 +97,15 @@ def step_end(load: RankLoad, group: PricedGroup) -> StepEnd:
     )
 
 
-def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedGroup) -> F64:
+def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -> F64:
     """Of ``wire_s`` [N, P], what outlasts the computing of one micro-batch through all chunks that it runs under, [N, P].
 
     Buckets are reduced as their layers' last backward ends (gathered as their first forward begins): the last bucket is
     exposed. Interleaved, a rank works on ``p`` micro-batches of a chunk before the next, so that all chunks but the last one
     have those to hide under, and the last one, of ``1 / v`` of the bytes, its own pass through one micro-batch.
     """
-    chunks = float(group.layout.vpp) if group.schedule.name == "interleaved" else 1.0
+    looped = group.batch.schedule == SCHEDULE_CODE["interleaved"]
+    chunks = np.where(looped, group.batch.vpp, 1).astype(float)[:, None]
     own = computing_s / chunks * (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0))
     passes = np.minimum(group.micro_batch_group, group.micro_batches).astype(float)[:, None]
     ahead = computing_s * passes * (chunks - 1.0) / chunks
@@ -112,26 +113,26 @@ def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedGroup) -
     return np.asarray(np.maximum(wire_s - ahead - own, last))
 
 
-def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
+def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedBatch) -> F64:
     """Once per step and on every rank alike: tied embeddings, computing slowed by overlapped reduction, overheads. [N]."""
     return slowed_by_reduction_s(end, load, group) + end.embedding_reduce_s + overhead_s(group)
 
 
-def slowed_by_reduction_s(end: StepEnd, load: RankLoad, group: PricedGroup) -> F64:
+def slowed_by_reduction_s(end: StepEnd, load: RankLoad, group: PricedBatch) -> F64:
     """Computing of the busiest rank that runs beside gradient reduction and parameter gathering is slowed, [N]."""
     busiest = np.argmax(load.forward_s + load.backward_s, axis=1)
     beside = end.overlapped_s[np.arange(len(busiest)), busiest]
     return group.case.hardware.overheads.overlap_slowdown_frac * beside
 
 
-def overhead_s(group: PricedGroup) -> F64:
+def overhead_s(group: PricedBatch) -> F64:
     overheads = group.case.hardware.overheads
     # Times composed of profiles of layers know no host time of a step.
     step_s = 0.0 if group.case.workload.stack.short_bursts else overheads.step_s
     return np.asarray(step_s + overheads.micro_batch_s * group.micro_batches.astype(float))
 
 
-def straggler_frac(group: PricedGroup) -> F64:
+def straggler_frac(group: PricedBatch) -> F64:
     """How much longer the slowest of so many nodes takes, [N]."""
     hardware = group.case.hardware
     doublings = np.log2(np.maximum(group.batch.devices / hardware.cards_per_node, 1.0))
@@ -144,9 +145,10 @@ def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
     return ~(excluded & stack.serial_grad_reduce_under_ep_overlap) & stack.overlap_grad_reduce
 
 
-def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case) -> tuple[F64, F64]:
-    """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP."""
-    hardware, workload = case.hardware, case.workload
+def _reduce_and_gather(dense: F64, expert: F64, group: PricedBatch) -> tuple[F64, F64]:
+    """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP. What is
+    gathered and scattered for each use is priced with the stages."""
+    batch, hardware, workload = group.batch, group.case.hardware, group.case.workload
     groups = (
         (dense, (batch.dp * batch.cp).astype(float), batch.tp.astype(float)),
         (expert, batch.expert_dp.astype(float), (batch.etp * batch.ep).astype(float)),
@@ -163,7 +165,8 @@ def _reduce_and_gather(dense: F64, expert: F64, batch: StrategyBatch, case: Case
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
         gather_s += on.column().seconds(count * (workload.gather_bytes or workload.weight_bytes))
-    return reduce_s, gather_s
+    apart = shards_each_use(batch, workload)[:, None]
+    return np.where(apart, 0.0, reduce_s), np.where(apart, 0.0, gather_s)
 
 
 def terms(ring: RingTerms) -> tuple[F64, F64, F64]:

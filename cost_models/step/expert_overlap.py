@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedBatch
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
 
@@ -18,8 +18,10 @@ from cost_models.strategies import F64
 ENDS_HIDDEN_FRAC = 0.5
 
 
-def hide_expert_communication(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
+def hide_expert_communication(costs: StageCosts, group: PricedBatch) -> tuple[StageCosts, Taken]:
     """Takes the hidden share out of the stages' forward and backward seconds."""
+    if not group.batch.ep_overlap.any():
+        return costs, Taken(cause="ep_comm", before=costs, after=costs)
     ep = costs.forward_ep_s + costs.backward_ep_s
     computing = costs.forward_s + costs.backward_s - ep
     # P2P that is not waited for runs under the same computing, on the same links.
@@ -33,14 +35,14 @@ def hide_expert_communication(costs: StageCosts, group: PricedGroup) -> tuple[St
         forward_s=costs.forward_s - ratio * costs.forward_ep_s,
         backward_input_s=costs.backward_input_s - ratio * costs.backward_ep_s,
     )
-    return after, Taken.between("ep_comm", costs, after)
+    return after, Taken(cause="ep_comm", before=costs, after=after)
 
 
-def hidden_share(group: PricedGroup) -> F64:
+def hidden_share(group: PricedBatch) -> F64:
     """Share of what can be hidden that is: all of it in the steady phase, some at the ends; 0 without overlap. [N, 1]."""
-    chunks = group.micro_batches.astype(float) * group.layout.vpp
+    chunks = group.micro_batches.astype(float) * group.batch.vpp
     # Without a pipeline the first forward and the last backward are alone, too (MindSpeed, no_pipelining_schedules.py).
-    alone = max(group.layout.pp - 1, 1)
+    alone = np.maximum(group.batch.pp - 1, 1)
     steady = np.clip((chunks - alone) / chunks, 0.0, 1.0)
-    ends = ENDS_HIDDEN_FRAC if group.schedule.pairs_ends else 0.0
+    ends = np.where(group.has("pairs_ends"), ENDS_HIDDEN_FRAC, 0.0)
     return np.where(group.batch.ep_overlap, steady + ends * (1.0 - steady), 0.0)[:, None]

@@ -14,7 +14,7 @@ import numpy as np
 
 from cost_models.communication import members, ring_s
 from cost_models.inputs import HardwareProfile
-from cost_models.step.group import FULL, PricedGroup, shards_each_use
+from cost_models.step.group import FULL, PricedBatch, shards_each_use
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
 
@@ -33,14 +33,14 @@ class _Wire:
     copy_in_s: F64
 
 
-def gather_parameters(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
+def gather_parameters(costs: StageCosts, group: PricedBatch) -> tuple[StageCosts, Taken]:
     """Adds parameter gathers and gradient scatters to the stages of the strategies that shard parameters."""
     batch, workload = group.batch, group.case.workload
     sharded = shards_each_use(batch, workload)
     if not sharded.any():
-        return costs, Taken.between("dp_comm", costs, costs)
-    wire = _wire(group)
-    layers = np.maximum(group.layout.layers_per_stage, 1.0)[None, :]
+        return costs, Taken(cause="dp_comm", before=costs, after=costs)
+    wire = _Wire(*group.once(_wires).transpose(1, 0, 2))
+    layers = np.maximum(group.geometry.layers, 1.0)
     again = (batch.zero_stage >= 3).astype(float)[:, None]  # gathers of the backward pass
     slow = group.case.hardware.overheads.overlap_slowdown_frac
     if workload.stack.coalesced_gathers:
@@ -61,7 +61,7 @@ def gather_parameters(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts
         backward_input_s=np.where(on, inputs, costs.backward_input_s),
         backward_weight_s=np.where(on, backward - inputs, costs.backward_weight_s),
     )
-    return gathered, Taken.between("dp_comm", costs, gathered)
+    return gathered, Taken(cause="dp_comm", before=costs, after=gathered)
 
 
 def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
@@ -69,21 +69,21 @@ def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
     return np.maximum(compute_s + slowdown_frac * np.minimum(wire_s, compute_s), wire_s)
 
 
-def _wire(group: PricedGroup) -> _Wire:
-    """Dense parameters are sharded over DP x CP, routed experts over their own data-parallel group."""
-    batch, layout, workload, hardware = group.batch, group.layout, group.case.workload, group.case.hardware
-    prices, counts = group.table.prices, layout.counts.T
-    layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
+def _wires(group: PricedBatch) -> F64:
+    """The fields of ``_Wire``, [N, 4, S]. Dense parameters are sharded over DP x CP, routed experts over their own
+    data-parallel group."""
+    batch, workload, hardware = group.batch, group.case.workload, group.case.hardware
+    prices, layers = group.table.prices, np.maximum(group.geometry.layers, 1.0)
     pieces = layers if workload.stack.coalesced_gathers else MATRICES_PER_LAYER * layers
     gathered, reduced = workload.gather_bytes or workload.weight_bytes, workload.grad_reduce_bytes
     copies = hardware.device.hbm_bandwidth_bytes_per_s * hardware.device.memory_bound_frac
-    zero = np.zeros((len(batch), len(layout.counts)))
+    zero = np.zeros((len(batch), layers.shape[1]))
     gather_s, scatter_s, total = zero, zero, zero
     for table, size, stride in (
         (prices.dense_parameters, batch.dp * batch.cp, batch.tp),
         (prices.expert_parameters, batch.expert_dp, batch.etp * batch.ep),
     ):
-        parameters = group.priced(table) @ counts
+        parameters = group.on_stages(group.priced(table))
         if not parameters.any():
             continue
         ranks, apart = (np.broadcast_to(a.astype(float)[:, None], parameters.shape) for a in (size, stride))
@@ -92,7 +92,8 @@ def _wire(group: PricedGroup) -> _Wire:
         scatter_s = scatter_s + pieces * ring_s("reduce_scatter", parameters * reduced / pieces, ranks, apart, hardware)
         total = total + np.where(ranks > 1, parameters, 0.0)
     copy_out = total * 2.0 * gathered / copies
-    return _Wire(gather_s, scatter_s, copy_out, total * (workload.weight_bytes + reduced) / copies)
+    copy_in = total * (workload.weight_bytes + reduced) / copies
+    return np.stack([gather_s, scatter_s, copy_out, copy_in], axis=1)
 
 
 def _one_ring(ranks: F64, stride: F64, hardware: HardwareProfile) -> F64:

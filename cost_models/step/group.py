@@ -5,19 +5,19 @@ Axes: N strategies, S virtual stages, P pipeline ranks, C columns of the price l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.case import Case
-from cost_models.dims import core_points
 from cost_models.inputs import Workload
-from cost_models.layer_price import LayerPrices, price_layers
+from cost_models.layer_price import LayerPrices
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
+from cost_models.step.geometry import Geometry, geometry_of
 from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Layout, StrategyBatch
 
-FULL, MOE = RECOMPUTE_BIT["full"], RECOMPUTE_BIT["moe"]
+FULL = RECOMPUTE_BIT["full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,30 +33,27 @@ class PriceTable:
         return PriceTable(prices=self.prices, point=self.point[rows], mask=self.mask[rows], plain=self.plain[rows])
 
 
-def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> PriceTable:
-    """Prices every core point of the batch once, under the masks of the batch, 0, and those of ``also``."""
+def price_table(case: Case, batch: StrategyBatch) -> PriceTable:
+    """Prices every core point of the batch under its masks that the case's book has not priced before."""
     plain = batch.recompute & ~FULL
-    overlap = [MOE] if batch.ep_overlap.any() else []  # what lanes need
-    masks = np.unique(np.concatenate([batch.recompute, plain, [0, *overlap, *also]]).astype(np.int64))
-    core = core_points(batch, case.workload)
+    prices, point = case.book.prices(case, batch, np.unique(np.concatenate([batch.recompute, plain])).tolist())
+    masks = np.array(prices.masks)
     return PriceTable(
-        prices=price_layers(case, core, tuple(int(mask) for mask in masks)),
-        point=core.index,
-        mask=np.searchsorted(masks, batch.recompute),
-        plain=np.searchsorted(masks, plain),
+        prices=prices, point=point, mask=np.searchsorted(masks, batch.recompute), plain=np.searchsorted(masks, plain)
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PricedGroup:
-    """N strategies of one layout and schedule, and the case they are priced for. ``rows`` of the batch they are from."""
+class PricedBatch:
+    """N strategies, the case they are priced for, and their prices. With ``bases`` row i is base ``base[i]`` under some
+    relief: what no relief changes is worked out once a base."""
 
     case: Case
     batch: StrategyBatch
-    rows: I64
-    layout: Layout
-    schedule: Schedule
     table: PriceTable
+    geometry: Geometry
+    bases: PricedBatch | None = None
+    base: I64 | None = None
 
     @property
     def micro_batches(self) -> I64:
@@ -68,22 +65,69 @@ class PricedGroup:
         """[N], pp where none is named."""
         return micro_batch_groups(self.batch)
 
-    def take(self, rows: I64) -> PricedGroup:
+    def take(self, rows: I64) -> PricedBatch:
         """Some of the strategies."""
-        return replace(self, batch=self.batch.take(rows), rows=self.rows[rows], table=self.table.take(rows))
+        return replace(
+            self, batch=self.batch.take(rows), table=self.table.take(rows), geometry=self.geometry.take(rows),
+            base=None if self.base is None else self.base[rows],
+        )  # fmt: skip
+
+    def has(self, fact: str) -> Bool:
+        """Whether a fact of the schedule's record holds, [N]."""
+        return SCHEDULE_FACTS[fact][self.batch.schedule]
+
+    def once(self, quantity: Callable[[PricedBatch], F64]) -> F64:
+        """A quantity [N, ...] that no relief changes."""
+        return quantity(self) if self.bases is None else quantity(self.bases)[self.base]
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""
         return per_point[self.table.point]
 
+    def on_stages(self, per_column: F64) -> F64:
+        """[N, C] of a layer of each column -> [N, S] of the stages."""
+        return self.geometry.contract(per_column, self.geometry.counts)
+
     def by_rank(self, stage_values: F64) -> F64:
         """[N, S] -> [N, P]: the sum of what each rank holds."""
-        return sum_by_rank(stage_values, self.layout, self.schedule.v_shaped)
+        return self.geometry.contract(stage_values, self.geometry.onto)
 
     def work_by_rank(self, stage_s: F64) -> F64:
         """[N, S] -> [N, P]: what a rank works on for one micro-batch. Fed from both ends, it has half of two stages."""
-        own = self.by_rank(stage_s)
-        return (own + own[:, ::-1]) / 2 if self.schedule.placement == "both-ends" else own
+        return self.geometry.contract(stage_s, self.geometry.work)
+
+
+SCHEDULE_FACTS: dict[str, Bool] = {
+    fact: np.array([bool(getattr(schedule, fact)) for schedule in SCHEDULE_TABLE.values()])
+    for fact in ("pairs_ends", "v_shaped", "runs_overlapped")
+}
+
+
+def priced_batch(case: Case, batch: StrategyBatch, *, whole: bool = False) -> PricedBatch:
+    """``whole``: every stage and every rank apart."""
+    return PricedBatch(case=case, batch=batch, table=price_table(case, batch), geometry=geometry_of(batch, whole=whole))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PricedGroup(PricedBatch):
+    """Of one layout and schedule, every stage and rank apart. ``rows`` of the batch they are from."""
+
+    rows: I64
+    layout: Layout
+    schedule: Schedule
+
+    def take(self, rows: I64) -> PricedGroup:
+        """Some of the strategies."""
+        return replace(
+            self, batch=self.batch.take(rows), rows=self.rows[rows], table=self.table.take(rows),
+            geometry=self.geometry.take(rows),
+        )  # fmt: skip
+
+
+def laid_out(group: PricedGroup, layout: Layout) -> PricedGroup:
+    """The same strategies with another layout."""
+    batch = replace(group.batch, layout=np.zeros_like(group.batch.layout), layouts=(layout,))
+    return replace(group, batch=batch, layout=layout, geometry=geometry_of(batch, whole=True))
 
 
 def micro_batch_groups(batch: StrategyBatch) -> I64:
@@ -103,11 +147,6 @@ def keeps_whole(batch: StrategyBatch, workload: Workload) -> Bool:
     return (batch.pp > 1) & workload.stack.fsdp_whole_under_pp
 
 
-def closed_form_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> Iterator[PricedGroup]:
-    """Groups of one layout and schedule: what the closed form prices at once."""
-    return priced_groups(case, batch, table, ())
-
-
 def replay_groups(case: Case, batch: StrategyBatch, table: PriceTable) -> Iterator[PricedGroup]:
     """Groups that share an event graph: the same micro-batches, micro-batch group, overlap and sharding, too."""
     m = np.maximum(batch.micro_batches(case.workload.global_batch), 1)
@@ -124,29 +163,13 @@ def priced_groups(case: Case, batch: StrategyBatch, table: PriceTable, apart: Se
     parts = np.split(order, np.cumsum(np.bincount(index.reshape(-1)))[:-1])
     for part in np.argsort(first):
         rows = parts[part]
+        own = batch.take(rows)
         yield PricedGroup(
             case=case,
-            batch=batch.take(rows),
+            batch=own,
             rows=rows,
+            geometry=geometry_of(own, whole=True),
             layout=batch.layouts[int(batch.layout[rows[0]])],
             schedule=SCHEDULE_TABLE[SCHEDULES[int(batch.schedule[rows[0]])]],
             table=table.take(rows),
         )
-
-
-def rank_of_stage(layout: Layout, v_shaped: bool) -> I64:
-    """Pipeline rank of each virtual stage, [S]."""
-    stages = np.arange(layout.pp * layout.vpp)
-    rank = stages % layout.pp
-    if v_shaped:
-        rank = np.where((stages // layout.pp) % 2 == 1, layout.pp - 1 - rank, rank)
-    return rank
-
-
-def sum_by_rank(stage_values: F64, layout: Layout, v_shaped: bool) -> F64:
-    """[N, S] -> [N, P]."""
-    if not v_shaped:
-        return stage_values.reshape(len(stage_values), layout.vpp, layout.pp).sum(axis=1)
-    onto = np.zeros((layout.pp * layout.vpp, layout.pp))
-    onto[np.arange(len(onto)), rank_of_stage(layout, True)] = 1.0
-    return stage_values @ onto

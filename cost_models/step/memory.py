@@ -11,8 +11,8 @@ import numpy as np
 
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.step.group import PricedGroup, keeps_whole, rank_of_stage
-from cost_models.strategies import F64, I64, Layout, StrategyBatch
+from cost_models.step.group import PricedBatch, keeps_whole
+from cost_models.strategies import F64, StrategyBatch
 
 BF16 = 2.0  # bytes
 CAUSES = (
@@ -21,38 +21,35 @@ CAUSES = (
 WEIGHT_COPIES = np.array([float(schedule.weight_copies) for schedule in SCHEDULE_TABLE.values()])
 
 
-def parameters_by_rank(group: PricedGroup) -> tuple[F64, F64]:
-    """Dense and expert parameters that a card of each rank holds, [N, P] each.
+def parameters_by_rank(group: PricedBatch) -> F64:
+    """Dense and expert parameters that a card of each rank holds, [N, 2, P].
 
     A stage with MTP but without the head holds its own copy of embedding and head; tied models hold the embedding again
     on the head's rank when the two are on different ranks.
     """
-    model, prices, counts = group.case.model, group.table.prices, group.layout.counts
+    model, prices, geometry = group.case.model, group.table.prices, group.geometry
     dense = group.priced(prices.dense_parameters)  # [N, C]
     embedding, mtp, head = -3, -2, -1
-    stage_dense = dense @ counts.T
+    stage_dense = group.on_stages(dense)
     if model.mtp_modules:
-        lonely = (counts[:, mtp] > 0) & (counts[:, head] == 0)
-        stage_dense += np.outer(dense[:, head], lonely)
-        away = (counts[:, mtp] > 0) & (counts[:, embedding] == 0)
-        stage_dense += np.outer(dense[:, embedding], away)
+        held = geometry.each_row(geometry.counts > 0)  # [N, C, S]
+        lonely, away = (held[:, mtp] & ~held[:, own] for own in (head, embedding))
+        stage_dense = stage_dense + dense[:, head, None] * lonely + dense[:, embedding, None] * away
     rank_dense = group.by_rank(stage_dense)
     if model.tied_embeddings:
-        ranks = rank_of_stage(group.layout, group.schedule.v_shaped)
-        same = ranks[np.argmax(counts[:, embedding])] == ranks[np.argmax(counts[:, head])]
-        if same:
-            rank_dense[:, ranks[np.argmax(counts[:, head])]] -= dense[:, head] - model.hidden
-    return rank_dense, group.by_rank(group.priced(prices.expert_parameters) @ counts.T)
+        same = geometry.present[:, :, embedding] & geometry.present[:, :, head]
+        rank_dense = rank_dense - np.where(same, dense[:, head, None] - model.hidden, 0.0)
+    expert = group.by_rank(group.on_stages(group.priced(prices.expert_parameters)))
+    return np.stack([rank_dense, expert], axis=1)
 
 
 def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Workload) -> dict[str, F64]:
-    """Weights, gradients and optimizer state of [N, P] parameter counts under the batch's ZeRO stage."""
+    """Weights, gradients and optimizer state of [N, P] parameter counts under the batch's ZeRO stage. Fed from both ends, a
+    rank holds two copies: of its own stage and of its mirror's, of which ``dense`` and ``expert`` are the mean."""
     shards = (batch.dp * batch.cp).astype(float)[:, None]
     expert_shards = batch.expert_dp.astype(float)[:, None]
     zero = batch.zero_stage[:, None]
     copies = WEIGHT_COPIES[batch.schedule][:, None]
-    # Fed from both ends, a rank holds its own stage and its mirror's.
-    dense, expert = (np.where(copies > 1, (held + held[:, ::-1]) / 2, held) for held in (dense, expert))
     whole = keeps_whole(batch, workload)[:, None]
     cached = np.where(batch.micro_batches(workload.global_batch) > 1, workload.cached_weight_bytes, 0.0)[:, None]
 
@@ -68,35 +65,6 @@ def static_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload: Worklo
         "gradients": held(2, workload.grad_bytes + kept) * copies,
         "optimizer": held(1, workload.optimizer_bytes + np.where(zero >= 1, workload.master_grad_bytes, 0.0)) * on_card,
     }
-
-
-def both_ends_bytes(saved_stage: F64) -> F64:
-    """Saved bytes of a micro-batch in flight on a rank that holds stage r and its mirror's, [N, P]: of p + 1 in flight p - r
-    are at stage r, and r + 1 came from the other end."""
-    p = saved_stage.shape[1]
-    mirror = (np.arange(p) + 1.0) / (p + 1.0)
-    return saved_stage * (1.0 - mirror) + saved_stage[:, ::-1] * mirror
-
-
-def in_flight_by_chunk(total: F64, group: I64, vpp: int) -> F64:
-    """Spreads each rank's in-flight chunk count [N, P] over its chunks, in the interleaved order: groups of ``group``
-    micro-batches of chunk 0, then of chunk 1, and round again. Returns [N, v, P]."""
-    g = group.astype(float)[:, None, None]
-    chunk = np.arange(vpp, dtype=float)[None, :, None]
-    count = total[:, None, :]
-    first_round = np.clip(count - chunk * g, 0.0, g)
-    rest = np.maximum(count - vpp * g, 0.0)
-    return first_round + np.clip(rest - chunk * g, 0.0, None) * (chunk == 0) if vpp > 1 else count
-
-
-def activation_bytes(saved_stage: F64, in_flight: F64, layout: Layout, v_shaped: bool) -> F64:
-    """[N, S] saved bytes per chunk and micro-batch x [N, v, P] in flight -> [N, P]."""
-    n = len(saved_stage)
-    per_chunk = saved_stage.reshape(n, layout.vpp, layout.pp)
-    if v_shaped:
-        per_chunk = per_chunk.copy()
-        per_chunk[:, 1::2, :] = per_chunk[:, 1::2, ::-1]
-    return (per_chunk * in_flight).sum(axis=1)
 
 
 def communication_groups(batch: StrategyBatch) -> F64:
@@ -124,8 +92,3 @@ def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload
     return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))[
         "optimizer"
     ]
-
-
-def in_flight_v(total: F64, vpp: int) -> F64:
-    """V-shaped schedules keep about as many micro-batches of each half: [N, P] -> [N, v, P]."""
-    return np.repeat(total[:, None, :] / vpp, vpp, axis=1)

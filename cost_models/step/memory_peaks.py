@@ -9,17 +9,19 @@ Axes: N strategies of one layout, P pipeline ranks, K layer kinds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import LayerKind, ModelSpec, Workload
 from cost_models.step import memory as mem
-from cost_models.step.group import PricedGroup
-from cost_models.step.pipeline import held_chunks
+from cost_models.step.group import PricedBatch
+from cost_models.step.in_flight import held_on_stages
 from cost_models.step.stages import StageCosts
-from cost_models.strategies import F64, Bool, StrategyBatch
+from cost_models.strategies import F64, StrategyBatch
 from cost_models.weight_shapes import layer_weights, vocabulary_weight
 
 BF16, FP32 = 2.0, 4.0  # bytes
@@ -41,30 +43,41 @@ class StepMemory:
     reserved_bytes: F64
 
 
-def step_memory(costs: StageCosts, group: PricedGroup) -> StepMemory:
+def step_memory(costs: StageCosts, group: PricedBatch) -> StepMemory:
     """``costs``: stages before any effect (none of them moves bytes)."""
-    batch, layout, workload = group.batch, group.layout, group.case.workload
-    dense, expert = mem.parameters_by_rank(group)
-    chunks = held_chunks(group)
-    v_shaped = group.schedule.v_shaped
-    held = (
-        mem.in_flight_v(chunks, layout.vpp)
-        if v_shaped
-        else mem.in_flight_by_chunk(chunks, group.micro_batch_group, layout.vpp)
-    )
+    batch, workload = group.batch, group.case.workload
+    parameters = group.once(parameters_held)
+    dense, expert = parameters[:, 0], parameters[:, 1]
     causes = mem.static_bytes(dense, expert, batch, workload)
     saved = costs.saved_bytes - costs.swapped_bytes
-    saved = mem.both_ends_bytes(saved) if group.schedule.weight_copies > 1 else saved
-    causes["activations"] = mem.activation_bytes(saved, held, layout, v_shaped)
-    losses = group.by_rank((layout.counts[:, HEAD] > 0).astype(float)[None])
-    head_saved = group.table.prices.saved_bytes[group.table.point, group.table.mask][:, HEAD, None] * losses
-    one = group.by_rank(costs.saved_bytes) / layout.vpp
+    causes["activations"] = np.einsum("ns,nsp->np", saved, group.once(held_on_stages))
+    head = group.table.prices.saved_bytes[group.table.point, group.table.mask, HEAD]
+    one = group.by_rank(costs.saved_bytes) / batch.vpp[:, None]
     late = mem.late_optimizer_bytes(dense, expert, batch, workload)
-    causes = at_the_peak(causes, head_saved, one, workspace(group), late)
-    allocated = np.sum(np.stack(list(causes.values())), axis=0)
+    causes = at_the_peak(causes, head[:, None] * group.once(losses), one, workspace(group), late)
+    allocated = added(causes.values())
     causes |= mem.overhead_bytes(allocated, batch, group.case.hardware)
-    reserved = np.sum(np.stack(list(causes.values())), axis=0)
-    return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=reserved)
+    return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=added(causes.values()))
+
+
+def added(parts: Iterable[F64]) -> F64:
+    """Their sum; shapes broadcast."""
+    return np.asarray(reduce(np.add, parts))
+
+
+def parameters_held(group: PricedBatch) -> F64:
+    """Dense and expert parameters of one copy of the model on each rank, [N, 2, P]: fed from both ends, a rank holds two
+    stages, of which this is the mean."""
+    own = mem.parameters_by_rank(group)
+    mirror = group.geometry.each_row(group.geometry.mirror)[:, None, :]
+    return (own + np.take_along_axis(own, np.broadcast_to(mirror, own.shape), axis=2)) / 2.0
+
+
+def losses(group: PricedBatch) -> F64:
+    """Heads of each rank, [N, P]."""
+    geometry = group.geometry
+    heads = np.matmul((geometry.counts[:, None, HEAD] > 0).astype(float), geometry.onto)[:, 0]
+    return np.broadcast_to(geometry.each_row(heads), (len(group.batch), heads.shape[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,56 +97,75 @@ def at_the_peak(
     """Bytes by cause at each rank's fullest moment. ``moments``: bytes of optimizer state that only its step creates."""
     activations, optimizer = causes["activations"], causes["optimizer"]
     before = optimizer - moments
-    nothing = np.zeros_like(activations)
-    rest = np.maximum(activations - head_saved, 0.0)
-    options = np.stack([  # [4, N, P] of (activations, logits, transient, optimizer)
-        np.stack([activations, work.loss, work.kept, before]),
-        np.stack([rest, nothing, work.kept + work.layer, before]),
-        np.stack([np.maximum(activations - one_micro_batch, 0.0), nothing, work.kept + work.embedding, before]),
-        np.stack([nothing, nothing, work.kept + work.step, optimizer]),
-    ])  # fmt: skip
-    fullest = np.argmax(options.sum(axis=1), axis=0)  # [N, P]
-    chosen = np.take_along_axis(options, fullest[None, None], axis=0)[0]
-    names = ("activations", "logits", "transient", "optimizer")
-    return causes | dict(zip(names, chosen, strict=True))
+    nothing = np.zeros(())
+    options: list[tuple[F64, F64, F64, F64]] = [  # activations, logits, transient, optimizer
+        (activations, work.loss, work.kept, before),
+        (np.maximum(activations - head_saved, 0.0), nothing, work.kept + work.layer, before),
+        (np.maximum(activations - one_micro_batch, 0.0), nothing, work.kept + work.embedding, before),
+        (nothing, nothing, work.kept + work.step, optimizer),
+    ]
+    chosen, most = options[0], added(options[0])
+    for option in options[1:]:  # of equals the first
+        total = added(option)
+        more = total > most
+        chosen = tuple(np.where(more, new, old) for new, old in zip(option, chosen, strict=True))  # type: ignore[assignment]
+        most = np.where(more, total, most)
+    return causes | dict(zip(("activations", "logits", "transient", "optimizer"), chosen, strict=True))
 
 
-def workspace(group: PricedGroup) -> Workspace:
+def workspace(group: PricedBatch) -> Workspace:
     """Working sets of every rank."""
-    batch, layout, model, workload = group.batch, group.layout, group.case.model, group.case.workload
+    stack = group.case.workload.stack
+    fixed = group.once(_fixed_workspace)
+    kinds, ranks = len(group.case.model.kinds), group.geometry.ranks
+    loss, embedding, step, cached = (fixed[:, i * ranks : (i + 1) * ranks] for i in range(4))
+    gradients = fixed[:, 4 * ranks :]  # [N, K]
     prices, table = group.table.prices, group.table
-    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)  # of optimizer state
-    counts = layout.counts
-    present = group.by_rank((counts > 0).T.astype(float)).T > 0  # [P, C]
-    kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
-    gradients = np.stack([each.gradients for each in kinds], axis=1)  # [N, K]
     none = prices.masks.index(0)  # the price list always has it
-    k = len(kinds)
-    back = prices.saved_bytes[table.point, none] - prices.saved_bytes[table.point, table.mask]
-    layer = _widest(gradients + back[:, :k], present[:, :k])
-    cached = _widest(np.stack([each.cached for each in kinds], axis=1), present[:, :k])
-    vocabulary = vocabulary_weight(model, batch)[:, None]
-    on_head, on_embedding = present[None, :, HEAD], present[None, :, EMBEDDING]
-    loss = _loss_workspace(batch, model, workload)[:, None] + BF16 * vocabulary
-    widest = _widest(np.stack([each.widest for each in kinds], axis=1), present[:, :k])
-    widest = np.maximum(widest, np.where(on_head | on_embedding, vocabulary, 0.0))
-    # A temporary of the update, and the fp32 copy of a 16-bit gradient.
-    copies = 0.0 if workload.stack.fused_optimizer else FP32 * (2.0 if workload.grad_bytes < FP32 else 1.0)
-    step = copies * widest / shards[:, None]
+    back = prices.saved_bytes[table.point, none, :kinds] - prices.saved_bytes[table.point, table.mask, :kinds]
+    buckets = stack.bucket_elements * (group.case.workload.grad_reduce_bytes + BF16)
     return Workspace(
-        loss=np.where(on_head, loss, 0.0),
-        layer=layer,
-        embedding=np.where(on_embedding, BF16 * vocabulary, 0.0),
+        loss=loss,
+        layer=_widest(gradients + back, group),
+        embedding=embedding,
         step=step,
-        kept=cached
-        + (LIBRARY_WORKSPACE_BYTES if workload.stack.transformer_engine else 0.0)
-        + workload.stack.bucket_elements * (workload.grad_reduce_bytes + BF16),
+        kept=cached + (LIBRARY_WORKSPACE_BYTES if stack.transformer_engine else 0.0) + buckets,
     )
 
 
-def _widest(values: F64, present: Bool) -> F64:
-    """[N, K] of the kinds present on each rank [P, K] -> [N, P]."""
-    return np.max(np.where(present[None], values[:, None, :], 0.0), axis=2)
+def _fixed_workspace(group: PricedBatch) -> F64:
+    """What no relief changes: loss, embedding, step and cached bytes of each rank, and gradients of each kind, side by side
+    [N, 4 P + K]."""
+    batch, model, workload = group.batch, group.case.model, group.case.workload
+    shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)  # of optimizer state
+    kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
+    present = group.geometry.present
+    vocabulary = vocabulary_weight(model, batch)[:, None]
+    on_head, on_embedding = present[:, :, HEAD], present[:, :, EMBEDDING]
+    loss = _loss_workspace(batch, model, workload)[:, None] + BF16 * vocabulary
+    widest = _widest(np.stack([each.widest for each in kinds], axis=1), group)
+    widest = np.maximum(widest, np.where(on_head | on_embedding, vocabulary, 0.0))
+    # A temporary of the update, and the fp32 copy of a 16-bit gradient.
+    copies = 0.0 if workload.stack.fused_optimizer else FP32 * (2.0 if workload.grad_bytes < FP32 else 1.0)
+    return np.concatenate(
+        [
+            np.where(on_head, loss, 0.0),
+            np.where(on_embedding, BF16 * vocabulary, 0.0),
+            copies * widest / shards[:, None],
+            _widest(np.stack([each.cached for each in kinds], axis=1), group),
+            np.stack([each.gradients for each in kinds], axis=1),
+        ],
+        axis=1,
+    )
+
+
+def _widest(values: F64, group: PricedBatch) -> F64:
+    """[N, K] of the kinds present on each rank -> [N, P]."""
+    present = group.geometry.present
+    out = np.zeros((len(values), present.shape[1]))
+    for kind in range(values.shape[1]):
+        out = np.maximum(out, np.where(present[:, :, kind], values[:, kind, None], 0.0))
+    return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

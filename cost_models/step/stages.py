@@ -11,8 +11,8 @@ import numpy as np
 
 from cost_models.communication import p2p_s, ring_s
 from cost_models.layer_price import EP
-from cost_models.step.group import FULL, PricedGroup
-from cost_models.strategies import F64, I64, Layout, StrategyBatch
+from cost_models.step.group import FULL, PricedBatch
+from cost_models.strategies import F64, I64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,74 +42,85 @@ class StageCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Taken:
-    """What an effect adds to each stage under a cause of the step's time (negative: takes out), seconds [N, S]."""
+    """What an effect adds to each stage under a cause of the step's time (negative: takes out)."""
 
     cause: str
-    forward_s: F64
-    backward_input_s: F64
-    backward_weight_s: F64
-
-    @staticmethod
-    def between(cause: str, before: StageCosts, after: StageCosts) -> Taken:
-        return Taken(
-            cause=cause,
-            forward_s=after.forward_s - before.forward_s,
-            backward_input_s=after.backward_input_s - before.backward_input_s,
-            backward_weight_s=after.backward_weight_s - before.backward_weight_s,
-        )
+    before: StageCosts
+    after: StageCosts
 
     @property
     def seconds(self) -> F64:
         """Both directions, [N, S]."""
-        return self.forward_s + self.backward_input_s + self.backward_weight_s
+        before, after = self.before, self.after
+        backward = (after.backward_input_s - before.backward_input_s) + (
+            after.backward_weight_s - before.backward_weight_s
+        )
+        return np.asarray(after.forward_s - before.forward_s + backward)
 
 
-def stage_costs(group: PricedGroup) -> StageCosts:
-    """Contracts the price list with the layer counts of the layout."""
-    prices, counts = group.table.prices, group.layout.counts.T  # [C, S]
-    share = full_share(group.batch, group.layout)
-    again = _blend(prices.recompute_s.sum(axis=3), group, share)
-    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share)
-    backward_ep = group.priced(prices.backward_input_s[:, :, EP]) @ counts
+def stage_costs(group: PricedBatch) -> StageCosts:
+    """Contracts the price list with the layer counts of the layouts."""
+    prices = group.table.prices
+    forward_s, input_s, weight_s, recompute_s = prices.totals_s
+
+    def of_stages(per_point: F64) -> F64:
+        return group.once(lambda own: own.on_stages(own.priced(per_point)))
+
+    share = full_share(group)
+    again = _blend(recompute_s, group, share)
+    exchanges = prices.exchanges
+    nothing = np.zeros_like(again)
+    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share) if exchanges else nothing
+    backward_ep = of_stages(prices.backward_input_s[:, :, EP]) if exchanges else nothing
     return StageCosts(
-        forward_s=group.priced(prices.forward_s.sum(axis=2)) @ counts,
-        backward_input_s=group.priced(prices.backward_input_s.sum(axis=2)) @ counts + again,
-        backward_weight_s=group.priced(prices.backward_weight_s.sum(axis=2)) @ counts,
-        forward_ep_s=group.priced(prices.forward_s[:, :, EP]) @ counts,
+        forward_s=of_stages(forward_s),
+        backward_input_s=of_stages(input_s) + again,
+        backward_weight_s=of_stages(weight_s),
+        forward_ep_s=of_stages(prices.forward_s[:, :, EP]) if exchanges else nothing,
         backward_ep_s=backward_ep + again_ep,
         recompute_s=again,
         recompute_ep_s=again_ep,
         saved_bytes=_blend(prices.saved_bytes, group, share),
         swapped_bytes=_swapped(group, share),
-        p2p_s=boundary_s(group),
+        p2p_s=group.once(boundary_s),
         full_share=share,
     )
 
 
-def _swapped(group: PricedGroup, share: F64) -> F64:
-    if not group.batch.swap_frac.any():
-        return np.zeros((len(group.batch), len(group.layout.counts)))
-    return group.batch.swap_frac[:, None] * _blend(group.table.prices.swappable_bytes, group, share)
+def _swapped(group: PricedBatch, share: F64) -> F64:
+    swap = group.batch.swap_frac
+    out = np.zeros(share.shape)
+    some = np.flatnonzero(swap)
+    if len(some):
+        own = group.take(some)
+        out[some] = swap[some, None] * _blend(group.table.prices.swappable_bytes, own, share[some])
+    return out
 
 
-def full_share(batch: StrategyBatch, layout: Layout) -> F64:
+def full_share(group: PricedBatch) -> F64:
     """Share of each stage's layers that "full" covers: all of them, or the first ``recompute_layers``. [N, S]."""
-    layers = np.maximum(layout.layers_per_stage, 1.0)[None, :]
-    limit = batch.recompute_layers[:, None].astype(float)
-    covered = np.where(limit > 0, np.minimum(limit / layers, 1.0), 1.0)
-    return np.where((batch.recompute & FULL)[:, None] > 0, covered, 1.0)
+    batch = group.batch
+    share = np.ones((len(batch), group.geometry.counts.shape[2]))
+    some = np.flatnonzero((batch.recompute & FULL) * (batch.recompute_layers > 0))
+    if len(some):
+        layers = np.maximum(group.geometry.take(some).layers, 1.0)
+        share[some] = np.minimum(batch.recompute_layers[some, None] / layers, 1.0)
+    return share
 
 
-def _blend(by_mask: F64, group: PricedGroup, share: F64) -> F64:
+def _blend(by_mask: F64, group: PricedBatch, share: F64) -> F64:
     """[U, M, C] -> [N, S]: the masked value on the covered share of layers, the plain one on the rest."""
-    table, counts = group.table, group.layout.counts.T
-    covered = by_mask[table.point, table.mask] @ counts
-    if (share == 1.0).all():
-        return covered
-    return share * covered + (1.0 - share) * (by_mask[table.point, table.plain] @ counts)
+    table = group.table
+    covered = group.on_stages(by_mask[table.point, table.mask])
+    some = np.flatnonzero((share != 1.0).any(axis=1))
+    if len(some):
+        own = group.take(some)
+        plain = own.on_stages(by_mask[own.table.point, own.table.plain])
+        covered[some] = share[some] * covered[some] + (1.0 - share[some]) * plain
+    return covered
 
 
-def boundary_s(group: PricedGroup) -> F64:
+def boundary_s(group: PricedBatch) -> F64:
     """Seconds to hand one micro-batch's activations to the next stage, [N]."""
     batch, workload, hardware = group.batch, group.case.workload, group.case.hardware
     tokens = batch.micro_batch * workload.seq_length / batch.cp

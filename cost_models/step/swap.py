@@ -11,16 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.step.group import PricedGroup
+from cost_models.step.group import PricedBatch
 from cost_models.step.stages import StageCosts, Taken
 
 
-def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts, Taken]:
+def swap_activations(costs: StageCosts, group: PricedBatch) -> tuple[StageCosts, Taken]:
     """Lengthens a stage to the time its swapped share needs on the host link, where computing does not cover it."""
+    if not group.batch.swap_frac.any():
+        return costs, Taken(cause="swap", before=costs, after=costs)
     hardware = group.case.hardware
     # In a pipeline one micro-batch leaves while another comes back; without one, forward and backward take turns.
-    rate = hardware.host_swap_bytes_per_s if group.layout.pp > 1 else hardware.host_copy_bytes_per_s
-    link_s = costs.swapped_bytes / rate
+    rate = np.where(group.batch.pp > 1, hardware.host_swap_bytes_per_s, hardware.host_copy_bytes_per_s)
+    link_s = costs.swapped_bytes / rate[:, None]
     backward = np.maximum(costs.backward_s, link_s)
     # The input gradient waits for what comes back, the weight part is the rest: neither shrinks when computing grows.
     inputs = np.minimum(np.maximum(costs.backward_input_s, link_s), backward)
@@ -30,4 +32,4 @@ def swap_activations(costs: StageCosts, group: PricedGroup) -> tuple[StageCosts,
         backward_input_s=inputs,
         backward_weight_s=backward - inputs,
     )
-    return after, Taken.between("swap", costs, after)
+    return after, Taken(cause="swap", before=costs, after=after)

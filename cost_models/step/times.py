@@ -1,6 +1,6 @@
 """Seconds of one step by cause along the critical rank, by the closed form.
 
-Axes: N strategies, S virtual stages, P pipeline ranks.
+Axes: N strategies, S distinct stages, P distinct ranks, C columns of the price list.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.layer_price import FAMILIES
-from cost_models.step.effects import Affected, with_effects, with_effects_on_computing
+from cost_models.step.effects import Affected, with_effects
 from cost_models.step.end import (
     RankLoad,
     StepEnd,
@@ -20,8 +20,8 @@ from cost_models.step.end import (
     step_end,
     straggler_frac,
 )
-from cost_models.step.group import PricedGroup
-from cost_models.step.pipeline import on_lanes, overlapped_pipeline_s, pipeline_s, wait_for_sends
+from cost_models.step.group import PricedBatch
+from cost_models.step.pipeline import pipeline_s, wait_for_sends
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64, I64
 
@@ -38,17 +38,16 @@ class StepTimes:
     busy_s: F64  # [N, P]
 
 
-def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
+def step_times(costs: StageCosts, group: PricedBatch) -> StepTimes:
     """``costs``: stages before any effect."""
-    affected = with_effects(costs, group)
-    stages, sends = wait_for_sends(affected.costs, group)
-    affected = Affected(stages, (*affected.taken, sends))
+    affected = affected_stages(costs, group)
+    stages = affected.costs
     load = rank_load(stages, group)
     busy = (load.forward_s + load.backward_s) * group.micro_batches[:, None]
     critical = np.argmax(busy, axis=1)
     times = _busy_causes(affected, group, busy, critical)
-    _share_out(times, _pipeline_s(costs, stages, group) - _at(busy, critical))
-    for cause, seconds in _end_causes(stages, load, group).items():
+    _share_out(times, pipeline_s(costs, stages, group) - _at(busy, critical))
+    for cause, seconds in end_causes(stages, load, group).items():
         times[cause] = times.get(cause, 0.0) + seconds
     total = np.sum(np.stack(list(times.values())), axis=0)
     times["straggler"] = total * straggler_frac(group)
@@ -56,19 +55,18 @@ def step_times(costs: StageCosts, group: PricedGroup) -> StepTimes:
     return StepTimes(step_s=total + times["straggler"], by_cause=by_cause, critical_rank=critical, busy_s=busy)
 
 
-def _pipeline_s(costs: StageCosts, stages: StageCosts, group: PricedGroup) -> F64:
-    """Seconds of the pipeline, [N]; `costs` before any effect, `stages` after all. What overlaps expert communication
-    across micro-batches is priced on lanes, nothing hidden beforehand."""
-    lanes = on_lanes(group)
-    out = np.empty(len(lanes))
-    at, rest = np.flatnonzero(lanes), np.flatnonzero(~lanes)
-    if len(at):
-        own = group.take(at)
-        unhidden, _ = wait_for_sends(with_effects_on_computing(costs.take(at), own).costs, own)
-        out[at] = overlapped_pipeline_s(unhidden, own)
-    if len(rest):
-        out[rest] = pipeline_s(stages.take(rest), group.take(rest))
-    return out
+def step_s(costs: StageCosts, group: PricedBatch) -> F64:
+    """The sum of ``step_times`` alone, [N]."""
+    stages = affected_stages(costs, group).costs
+    end = sum(end_causes(stages, rank_load(stages, group), group).values())
+    return np.asarray((pipeline_s(costs, stages, group) + end) * (1.0 + straggler_frac(group)))
+
+
+def affected_stages(costs: StageCosts, group: PricedBatch) -> Affected:
+    """After all effects, sends that a rank waits for among them."""
+    affected = with_effects(costs, group)
+    stages, sends = wait_for_sends(affected.costs, group)
+    return Affected(stages, (*affected.taken, sends))
 
 
 def _share_out(times: dict[str, F64], left: F64) -> None:
@@ -85,13 +83,13 @@ def _at(by_rank: F64, rank: I64) -> F64:
     return by_rank[np.arange(len(rank)), rank]
 
 
-def _busy_causes(affected: Affected, group: PricedGroup, busy: F64, critical: I64) -> dict[str, F64]:
+def _busy_causes(affected: Affected, group: PricedBatch, busy: F64, critical: I64) -> dict[str, F64]:
     """What the critical rank is busy with; recompute is what is left."""
     m = group.micro_batches.astype(float)
     prices = group.table.prices
-    rank_counts = group.work_by_rank(group.layout.counts.T.astype(float)).T  # [P, C]
     per_layer = prices.forward_s + prices.backward_input_s + prices.backward_weight_s
-    family = np.einsum("nc,ncf->nf", rank_counts[critical], group.priced(per_layer)) * m[:, None]
+    layers = group.geometry.rank_counts[group.geometry.of, critical]  # [N, C]
+    family = np.einsum("nc,ncf->nf", layers, group.priced(per_layer)) * m[:, None]
     times = {name: family[:, i] for i, name in enumerate(FAMILIES)}
     for cause in ("ep_comm", "pp_comm", "dp_comm", "swap"):
         times[cause] = times.get(cause, 0.0) + _at(group.work_by_rank(affected.of(cause)), critical) * m
@@ -102,7 +100,8 @@ def _busy_causes(affected: Affected, group: PricedGroup, busy: F64, critical: I6
     return times
 
 
-def _end_causes(stages: StageCosts, load: RankLoad, group: PricedGroup) -> dict[str, F64]:
+def end_causes(stages: StageCosts, load: RankLoad, group: PricedBatch) -> dict[str, F64]:
+    """What a step has beside its pipeline, before stragglers, [N] each."""
     end = step_end(load, group)
     return {
         "dp_comm": exposed_after_slack_s(end, stages, group)
@@ -113,12 +112,9 @@ def _end_causes(stages: StageCosts, load: RankLoad, group: PricedGroup) -> dict[
     }
 
 
-def exposed_after_slack_s(end: StepEnd, stages: StageCosts, group: PricedGroup) -> F64:
+def exposed_after_slack_s(end: StepEnd, stages: StageCosts, group: PricedBatch) -> F64:
     """Later ranks finish their last backward earlier and start their first forward later, by the stages before them:
-    that time hides their gradient reduction and parameter gathering. [N, P] -> [N]."""
-    pp = group.layout.pp
-    if pp == 1 or group.schedule.v_shaped:
-        return end.exposed_s.max(axis=1)
-    first = stages.backward_s[:, :pp] + stages.p2p_s[:, None]
-    slack = np.cumsum(first, axis=1) - first
+    that time hides their gradient reduction and parameter gathering; not where a V comes back. [N, P] -> [N]."""
+    geometry = group.geometry
+    slack = geometry.contract(stages.backward_s + stages.p2p_s[:, None], geometry.ahead)
     return np.maximum(end.exposed_s - slack, 0.0).max(axis=1)

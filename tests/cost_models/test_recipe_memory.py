@@ -10,7 +10,7 @@ from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import SoftwareStack
 from cost_models.layer_price import price_layers
 from cost_models.step import evaluate
-from cost_models.step.memory import both_ends_bytes, static_bytes
+from cost_models.step.memory import static_bytes
 from tests.cost_models.helpers import core, gpt, machine, strategy, workload
 
 MODEL = gpt()
@@ -40,12 +40,6 @@ def test_deepspeed_keeps_16_bit_gradients_beside_fp32_ones() -> None:
     assert static_bytes(COUNT, NONE, strategy(MODEL), load)["gradients"][0, 0] == pytest.approx(6e9)
     narrow = workload(stack=SoftwareStack(narrow_gradients_kept=True), grad_bytes=2.0)
     assert static_bytes(COUNT, NONE, strategy(MODEL), narrow)["gradients"][0, 0] == pytest.approx(2e9)
-
-
-def test_a_rank_fed_from_both_ends_holds_its_stage_and_its_mirrors() -> None:
-    """Four ranks, five micro-batches in flight: rank 0 has four of stage 0 and one of stage 3."""
-    saved = np.array([[1.0, 2.0, 3.0, 10.0]])
-    assert 5 * both_ends_bytes(saved)[0] == pytest.approx([4 + 10, 6 + 6, 6 + 6, 10 + 4])
 
 
 def test_inputs_of_products_are_kept_in_the_recipe() -> None:

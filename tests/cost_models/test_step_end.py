@@ -11,7 +11,7 @@ from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, SoftwareStack, Workload
 from cost_models.step import evaluate
 from cost_models.step.end import HOST_ADAM_BYTES, exposed_s, optimizer_s
-from cost_models.step.group import PricedGroup, closed_form_groups, price_table
+from cost_models.step.group import PricedGroup, price_table, priced_groups
 from tests.cost_models.helpers import gpt, machine, strategy, workload
 
 MODEL = gpt()
@@ -20,7 +20,7 @@ MODEL = gpt()
 def group(load: Workload | None = None, hardware: HardwareProfile | None = None, **axes: object) -> PricedGroup:
     case = Case(model=MODEL, hardware=hardware or machine(), workload=load or workload())
     batch = strategy(MODEL, **axes)
-    return next(closed_form_groups(case, batch, price_table(case, batch)))
+    return next(priced_groups(case, batch, price_table(case, batch), ()))
 
 
 def exposed(wire: float, computing: float, buckets: float, priced: PricedGroup) -> float:

@@ -22,15 +22,9 @@ from cost_models.step.end import (
 )
 from cost_models.step.expert_overlap import hidden_share, hide_expert_communication
 from cost_models.step.fully_sharded import gather_parameters
-from cost_models.step.group import PricedGroup, closed_form_groups, price_table, replay_groups
-from cost_models.step.memory import (
-    activation_bytes,
-    communication_groups,
-    in_flight_by_chunk,
-    in_flight_v,
-    overhead_bytes,
-    static_bytes,
-)
+from cost_models.step.group import PricedGroup, price_table, priced_groups, replay_groups
+from cost_models.step.in_flight import held_on_stages, in_flight_by_chunk, in_flight_v
+from cost_models.step.memory import communication_groups, overhead_bytes, static_bytes
 from cost_models.step.pipeline import wait_for_sends
 from cost_models.step.stages import StageCosts, boundary_s, full_share, stage_costs
 from cost_models.step.swap import swap_activations
@@ -52,7 +46,7 @@ def priced(
 ) -> PricedGroup:
     case = Case(model=model or gpt(), hardware=hardware or machine(), workload=load or workload())
     batch = strategy(case.model, **axes)
-    return next(closed_form_groups(case, batch, price_table(case, batch)))
+    return next(priced_groups(case, batch, price_table(case, batch), ()))
 
 
 def stages(count: int, **given: float | list[float]) -> StageCosts:
@@ -302,14 +296,19 @@ def test_static_bytes_by_stage() -> None:
 
 def test_activations_in_flight() -> None:
     """Five chunks in groups of two with two chunks a rank: 2 of chunk 0, 2 of chunk 1, then one more of chunk 0."""
-    held = in_flight_by_chunk(np.array([[5.0]]), np.array([2]), 2)
-    assert held[0, :, 0].tolist() == [3.0, 2.0]
-    assert in_flight_v(np.array([[6.0]]), 2)[0, :, 0].tolist() == [3.0, 3.0]
-    layout = priced(pp=2, vpp=2, dp=2, schedule="interleaved").layout
-    saved = np.array([[1.0, 10.0, 100.0, 1000.0]])
-    ones = np.ones((1, 2, 2))
-    assert activation_bytes(saved, ones, layout, False)[0].tolist() == [101.0, 1010.0]
-    assert activation_bytes(saved, ones, layout, True)[0].tolist() == [1001.0, 110.0]
+    assert in_flight_by_chunk(np.array([5.0]), 2, 2)[:, 0].tolist() == [3.0, 2.0]
+    assert in_flight_v(np.array([6.0]), 2)[:, 0].tolist() == [3.0, 3.0]
+
+
+def test_what_ranks_hold_of_each_stage() -> None:
+    """Two ranks, two chunks: interleaved rank 0 has 2 of stage 0, 2 of stage 2 and one more of stage 0, rank 1 one less; a V
+    holds 2p of them in halves; fed from both ends, rank 0 of 4 has four of stage 0 and one of stage 3."""
+    looped = held_on_stages(priced(pp=2, vpp=2, dp=2, schedule="interleaved"))[0]
+    assert looped.tolist() == [[3.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 1.0]]
+    folded = held_on_stages(priced(pp=2, vpp=2, dp=2, schedule="zb-v"))[0]
+    assert folded.tolist() == [[2.0, 0.0], [0.0, 2.0], [0.0, 2.0], [2.0, 0.0]]
+    ends = held_on_stages(priced(pp=4, dp=2, schedule="dualpipe"))[0]
+    assert np.array([1.0, 2.0, 3.0, 10.0]) @ ends == pytest.approx([4 + 10, 6 + 6, 6 + 6, 10 + 4])
 
 
 def test_overheads_of_memory() -> None:
@@ -328,7 +327,7 @@ def test_stages_add_up_to_the_price_list() -> None:
     found, prices = stage_costs(group), group.table.prices
     assert found.forward_s.sum() == pytest.approx(prices.forward_s[0].sum(axis=1) @ group.layout.counts.sum(axis=0))
     masked = priced(pp=4, dp=2, recompute=RECOMPUTE_BIT["full"], recompute_layers=1)
-    assert full_share(masked.batch, masked.layout)[0].tolist() == [0.5] * 4
+    assert full_share(masked)[0].tolist() == [0.5] * 4
     plain, whole = (stage_costs(priced(pp=4, dp=2, recompute=mask)) for mask in (0, RECOMPUTE_BIT["full"]))
     blend = stage_costs(masked)
     assert blend.backward_input_s == pytest.approx((plain.backward_input_s + whole.backward_input_s) / 2)
@@ -345,8 +344,8 @@ def test_ranks_of_both_ends_work_on_halves_of_two_stages() -> None:
 def test_a_price_list_always_holds_what_is_saved_without_recompute() -> None:
     """Whatever the strategies of the batch recompute: working sets are measured against it."""
     group = priced(dp=2, recompute=RECOMPUTE_BIT["mlp"])
-    assert group.table.prices.masks == (0, RECOMPUTE_BIT["mlp"])
-    assert group.table.mask.tolist() == group.table.plain.tolist() == [1]
+    masks = group.table.prices.masks
+    assert 0 in masks and masks[int(group.table.mask[0])] == masks[int(group.table.plain[0])] == RECOMPUTE_BIT["mlp"]
 
 
 def test_replayed_together_only_with_the_same_graph() -> None:
@@ -362,7 +361,7 @@ def test_replayed_together_only_with_the_same_graph() -> None:
     case = Case(model=model, hardware=machine(), workload=workload())
     table = price_table(case, batch)
     assert len(list(replay_groups(case, batch, table))) == 3
-    assert len(list(closed_form_groups(case, batch, table))) == 1
+    assert len(list(priced_groups(case, batch, table, ()))) == 1
 
 
 def test_causes_of_a_whole_step() -> None:

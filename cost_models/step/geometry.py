@@ -1,0 +1,179 @@
+"""Which stages and ranks a batch has: those that hold the same layers are one, padded to the most of any strategy.
+
+What a stage costs depends on its layers, and what a rank holds on its stages: of a pipeline of 64 ranks a handful differ.
+Where every rank is to be told apart (a replay, a list by rank) the geometry is whole.
+
+Axes: N strategies, G geometries, S distinct stages, P distinct ranks, V chunks, C columns of the price list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.schedules import SCHEDULE_TABLE
+from cost_models.schedules.facts import PLACEMENTS, Placement
+from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LayoutGeometry:
+    """Of one layout under one placement."""
+
+    pp: int
+    vpp: int
+    placement: Placement
+    stage: I64  # [pp * vpp] distinct stage of each virtual stage
+    rank: I64  # [pp] distinct rank of each pipeline rank
+    counts: F64  # [C, S] layers of each column
+    layers_in_all: F64  # [C]
+    held: I64  # [V, P] distinct stage of each chunk of a rank
+    onto: F64  # [S, P] chunks of each stage on each rank
+    work: F64  # [S, P] the same of what a rank works on: fed from both ends, half of two stages
+    mirror: I64  # [P] the rank fed from the other end, else itself
+    ahead: F64  # [S, P] first chunks of the ranks before the first of its kind
+    behind: F64  # [S, P] the same before the last of its kind
+
+
+@lru_cache(maxsize=8192)
+def layout_geometry(layout: Layout, placement: Placement, whole: bool) -> LayoutGeometry:
+    """``whole``: every stage and every rank apart."""
+    pp, vpp = layout.pp, layout.vpp
+    count = pp * vpp
+    stage = np.arange(count) if whole else _numbered([row.tobytes() for row in layout.counts])
+    stages = int(stage.max()) + 1
+    chunks = stage[_stage_of_chunk(pp, vpp, placement)]  # [V, pp]
+    apart = whole or placement == "both-ends"  # how much of either end a rank holds depends on its place
+    rank = np.arange(pp) if apart else _numbered([chunks[:, r].tobytes() for r in range(pp)])
+    ranks = int(rank.max()) + 1
+    first = np.array([int(np.argmax(rank == p)) for p in range(ranks)])
+    last = np.array([pp - 1 - int(np.argmax(rank[::-1] == p)) for p in range(ranks)])
+    held = chunks[:, first]
+    onto = np.zeros((stages, ranks))
+    np.add.at(onto, (held, np.arange(ranks)[None, :]), 1.0)
+    both = placement == "both-ends"
+    mirror = np.arange(ranks)[::-1] if both else np.arange(ranks)
+    before = np.zeros((stages, pp))  # first chunks of the ranks before each rank
+    for r in range(1, pp):
+        before[:, r] = before[:, r - 1]
+        before[stage[r - 1], r] += 1.0
+    counts = np.zeros((layout.counts.shape[1], stages))
+    counts[:, stage] = layout.counts.T
+    return LayoutGeometry(
+        pp=pp, vpp=vpp, placement=placement, stage=stage, rank=rank, counts=counts,
+        layers_in_all=layout.counts.sum(axis=0), held=held, onto=onto,
+        work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=before[:, last],
+    )  # fmt: skip
+
+
+def _numbered(keys: Sequence[Hashable]) -> I64:
+    """A number for each distinct key, in order of first appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+
+
+def _stage_of_chunk(pp: int, vpp: int, placement: Placement) -> I64:
+    """Virtual stage of each chunk of each rank, [V, pp]."""
+    stages = np.arange(pp * vpp).reshape(vpp, pp)
+    if placement == "v":
+        stages[1::2] = stages[1::2, ::-1].copy()
+    return stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Geometry:
+    """Of every strategy of a batch: ``of`` [N] says which of ``each`` [G]."""
+
+    of: I64
+    each: tuple[LayoutGeometry, ...]
+    counts: F64  # [G, C, S]
+    layers_in_all: F64  # [G, C]
+    onto: F64  # [G, S, P]
+    work: F64  # [G, S, P]
+    ahead: F64  # [G, S, P] nought where a V comes back
+    mirror: I64  # [G, P]
+
+    @property
+    def ranks(self) -> int:
+        return int(self.onto.shape[2])
+
+    @property
+    def layers(self) -> F64:
+        """Decoder layers of each stage, [N, S] or [1, S]."""
+        return self.each_row(self.counts[:, :-3].sum(axis=1))
+
+    @property
+    def rank_counts(self) -> F64:
+        """Layers of each column that a rank works on, [G, P, C]."""
+        return np.asarray(np.matmul(self.counts, self.work).transpose(0, 2, 1))
+
+    @property
+    def present(self) -> Bool:
+        """Columns of which a rank holds layers, [N, P, C] or [1, P, C]."""
+        return self.each_row(np.matmul(self.counts, self.onto).transpose(0, 2, 1) > 0)
+
+    def take(self, rows: I64) -> Geometry:
+        """Some of the strategies."""
+        return replace(self, of=self.of[rows])
+
+    def over_all_stages(self, per_column: F64) -> F64:
+        """[N, C] of a layer of each column -> [N], of the whole model."""
+        return np.asarray((per_column * self.each_row(self.layers_in_all)).sum(axis=1))
+
+    def every_stage(self) -> I64:
+        """Of strategies with as many stages: the distinct stage of each, [N, all stages]."""
+        used, of = np.unique(self.of, return_inverse=True)
+        return np.stack([self.each[g].stage for g in used])[of.reshape(-1)]
+
+    def each_row(self, table: NDArray[Any]) -> NDArray[Any]:
+        """[G, ...] -> [N, ...]; of one geometry [1, ...], which broadcasts."""
+        return table if len(self.each) == 1 else table[self.of]
+
+    def contract(self, values: F64, table: F64) -> F64:
+        """[N, A] with [G, A, B] -> [N, B]."""
+        if len(self.each) == 1:
+            return np.asarray(values @ table[0])
+        return np.asarray(np.einsum("na,nab->nb", values, table[self.of]))
+
+
+PLACEMENT = np.array([PLACEMENTS.index(schedule.placement) for schedule in SCHEDULE_TABLE.values()])
+
+
+def geometry_of(batch: StrategyBatch, *, whole: bool = False) -> Geometry:
+    """``whole``: every stage and every rank apart."""
+    names, of = np.unique(batch.layout * len(PLACEMENTS) + PLACEMENT[batch.schedule], return_inverse=True)
+    pairs = [divmod(int(name), len(PLACEMENTS)) for name in names]
+    each = tuple(layout_geometry(batch.layouts[layout], PLACEMENTS[place], whole) for layout, place in pairs)
+    return Geometry(of=of.reshape(-1), each=each, mirror=_mirrors(each), **_padded(each))
+
+
+@lru_cache(maxsize=256)
+def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
+    """The tables of ``Geometry``: stages and ranks that a geometry has not hold nothing."""
+    stages, ranks = (max(one.onto.shape[axis] for one in each) for axis in (0, 1))
+    columns = each[0].counts.shape[0]
+    shapes = {
+        "counts": (columns, stages),
+        "layers_in_all": (columns,),
+        **dict.fromkeys(("onto", "work", "ahead"), (stages, ranks)),
+    }
+    tables = {name: np.zeros((len(each), *shape)) for name, shape in shapes.items()}
+    for g, one in enumerate(each):
+        s, p = one.onto.shape
+        tables["counts"][g, :, :s] = one.counts
+        tables["layers_in_all"][g] = one.layers_in_all
+        tables["onto"][g, :s, :p] = one.onto
+        tables["work"][g, :s, :p] = one.work
+        tables["ahead"][g, :s, :p] = one.ahead if one.placement != "v" else 0.0
+    return tables
+
+
+@lru_cache(maxsize=256)
+def _mirrors(each: tuple[LayoutGeometry, ...]) -> I64:
+    ranks = max(len(one.mirror) for one in each)
+    return np.stack([np.concatenate([one.mirror, np.arange(len(one.mirror), ranks)]) for one in each])
