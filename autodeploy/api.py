@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.api_results import Estimate, Explanation, Row, SearchResult, Simulation, Step
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 if TYPE_CHECKING:
     from autodeploy.report.entry import Case
@@ -35,7 +36,7 @@ BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Options:
     """What every question may say beside model, hardware and cards; the defaults are the command line's."""
 
@@ -97,8 +98,8 @@ def estimate(
 ) -> Estimate:
     """One strategy priced, as ``autodeploy estimate``. ``options``: those of ``Options``."""
     from autodeploy.decide.question import Asked
+    from autodeploy.one_strategy import decision_on, replayed_s
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import decision_on, replayed_s
 
     case = _case(model, hardware, Options(**options))
     batch, cost = _priced(case, strategy, devices)
@@ -136,8 +137,8 @@ def explain(
     """What binds a strategy and what one step along each axis would change, as ``autodeploy explain``."""
     from autodeploy.explain import explain_document
     from autodeploy.explain.pricing import Setting
+    from autodeploy.one_strategy import replayed_s
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import replayed_s
     from autodeploy.strategy.convert import batch_to_strategy
 
     case = _case(model, hardware, Options(**options))
@@ -216,7 +217,7 @@ def _text(value: Any) -> str:
 
 
 def _priced(case: Case, strategy: str, devices: int) -> tuple[StrategyBatch, StepCost]:
-    from autodeploy.search.real_parts import price_one
+    from autodeploy.one_strategy import price_one
 
     if not (isinstance(devices, int) and 1 <= devices <= 10_000_000):
         raise InputError("devices", devices, "a whole number of cards from 1 to 10000000")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Self
 
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 if TYPE_CHECKING:
     import pandas
@@ -21,7 +22,7 @@ def frame(rows: list[Mapping[str, Any]]) -> pandas.DataFrame:
     return pandas.json_normalize([dict(row) for row in rows])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Row:
     """One priced strategy. ``values``: every key of its JSON entry (docs/search.md)."""
 
@@ -43,7 +44,7 @@ class Row:
         return Row(values=entry, **{key.name: entry[key.name] for key in fields(Row) if key.name != "values"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Estimate:
     """``document``: what ``autodeploy estimate --format json`` prints."""
 
@@ -74,7 +75,7 @@ class Estimate:
         return frame([dict(zip(flat, line, strict=True)) for line in zip(*flat.values(), strict=True)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Simulation(Estimate):
     """``document``: what ``autodeploy simulate --format json`` prints."""
 
@@ -94,7 +95,7 @@ class Simulation(Estimate):
         return self.row.values["per_rank"]["lanes"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SearchResult:
     """``document``: what ``autodeploy search --format json`` prints."""
 
@@ -116,7 +117,7 @@ class SearchResult:
         return frame([row.values for row in self.rows])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Step:
     """One change of one axis. ``gain_s``: seconds saved; None where the strategy cannot be run. ``why_not``: None if better."""
 
@@ -130,7 +131,7 @@ class Step:
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Explanation:
     """``document``: what ``autodeploy explain --format json`` prints."""
 

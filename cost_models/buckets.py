@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class LayerParameters:
     """Parameter counts by how they are sharded."""
 

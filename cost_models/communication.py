@@ -6,12 +6,12 @@ Arguments broadcast to [U]; bytes are what nccl-tests calls size (the full vecto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import comb
 
 import numpy as np
 
 from cost_models.inputs import FeedForward, HardwareProfile, SoftwareStack, Tier
+from cost_models.records import record
 from cost_models.strategies import DISPATCHER_CODE, F64, I64
 
 # Rows fp8 recipes still dispatch in 16 bit; wire factors of nccl-tests' PERFORMANCE.md.
@@ -43,7 +43,7 @@ def tier_rate(tier: Tier, op: str, inside: F64, whole_group: F64, hardware: Hard
     return rate
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class RingTerms:
     """What a ring costs whatever it carries: t = latency + ideal + ramp sqrt(ideal), ideal = size x seconds per byte."""
 

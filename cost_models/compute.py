@@ -6,12 +6,12 @@ Axis U core points. A price has three parts: forward, backward with respect to t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from cost_models.inputs import Device, GemmCurve
 from cost_models.operators import FusedAttention, Gemm, GroupedGemm, MemoryBound
+from cost_models.records import record
 from cost_models.strategies import F64
 
 # Bytes of an operand's element, by the name of its curve. Block scales (1 B per 16 of NVFP4, per 32 of MXFP8) are left out.
@@ -26,7 +26,7 @@ BACKWARD_ATTENTION_FLOP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Price:
     """Seconds of one operator and the kernels it launches, arrays [U] or scalars."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.dims import Core
@@ -11,6 +9,7 @@ from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import FeedForward, ModelSpec, Workload
 from cost_models.mixers.core_attention import BF16, tensor_parallel_half
 from cost_models.operators import Collective, Gemm, GroupedGemm, HostIssue, LayerOps, MemoryBound, Saved
+from cost_models.records import record
 from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 
 FULL = RECOMPUTE_BIT["full"]
@@ -164,7 +163,7 @@ def _host_issue(ops: LayerOps, workload: Workload, core: Core, groups: F64) -> N
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Rows:
     """Token rows of a card, [U]: its own tokens, their copies by expert, and what its experts receive."""
 
@@ -196,7 +195,7 @@ def _token_moves(ops: LayerOps, core: Core, rows: _Rows, h: float, frac: float) 
         ops.add(Saved(name="unpermuted", size_bytes=kept, modules=MOE))
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Exchange:
     """``imbalance`` [U]: what the busiest rank receives over the mean; ``narrow``: size of what is dispatched (tokens forward,
     gradients of the combine backward) relative to 16 bit."""

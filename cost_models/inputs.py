@@ -7,9 +7,10 @@ Axes: N strategies, S virtual stages, P pipeline ranks, K layer kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cost_models.errors import ConfigError
+from cost_models.records import record
 
 # ---------------------------------------------------------------------------------------------------- model
 
@@ -19,7 +20,7 @@ def _require(condition: bool, name: str, value: object, allowed: str, remedy: st
         raise ConfigError(name, value, allowed, remedy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Attention:
     """One token mixer. ``softmax`` is MHA/GQA/MQA by ``kv_heads``; ``window_tokens`` makes it sliding.
 
@@ -70,7 +71,7 @@ class Attention:
         check(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FeedForward:
     """Dense FFN (``experts`` 0) or mixture of experts. Widths are unsharded."""
 
@@ -107,7 +108,7 @@ class FeedForward:
         return self.top_k * self.experts / (self.experts + self.zero_experts) if self.zero_experts else self.top_k
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LayerKind:
     """One transformer block. A block may lack either half (hybrid models list them apart), or have ``more`` than two."""
 
@@ -130,7 +131,7 @@ class LayerKind:
         return first + tuple(half for half in self.more if isinstance(half, FeedForward))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ModelSpec:
     """A decoder-only model. ``layers`` are runs (kind, count) in order; MTP modules come on top of them."""
 
@@ -197,7 +198,7 @@ class ModelSpec:
 COLLECTIVE_OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GemmCurve:
     """Seconds of a GEMM m x n x k of one dtype:
 
@@ -223,7 +224,7 @@ class GemmCurve:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupedGemmCurve:
     """t0 + max(F / (peak e_max) (1 + m_half / rows_per_expert), weight bytes / (bandwidth mem_eff))."""
 
@@ -235,7 +236,7 @@ class GroupedGemmCurve:
     wgrad_frac: float = 1.0  # of the weight-gradient GEMM with fp32 accumulation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AttentionCurve:
     """Fused attention: rate = peak e_max / ((1 + s_half/S) (1 + tile_half/(B H S/128))), plus t0. FLOPs are causal-halved."""
 
@@ -249,7 +250,7 @@ class AttentionCurve:
     backward_tile_half: float | None = None  # None: as forward; backward has more blocks, so few heads hurt it less
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CollectiveCurve:
     """t = latency_s + latency_per_rank_s (n-1) + W/B + ramp_sqrt_s sqrt(W/B), W = f S the bytes on the wire per card,
     B = tier bandwidth x efficiency_frac (all-reduce with in-network reduction may exceed 1)."""
@@ -263,7 +264,7 @@ class CollectiveCurve:
     in_network_efficiency_frac: float = 0.0  # efficiency_frac of those groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Tier:
     """One level of the network, inside out."""
 
@@ -282,7 +283,7 @@ class Tier:
         _require(not missing, "Tier.curves", missing, f"a curve for each of {', '.join(COLLECTIVE_OPS)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Device:
     """One card (for two-die packages: one die), with curves measured on it or on a named relative."""
 
@@ -309,7 +310,7 @@ class Device:
     fp4_frac: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Overheads:
     """What is neither computing nor communicating, and the memory outside tensors."""
 
@@ -334,7 +335,7 @@ class Overheads:
     host_adam_bytes_per_s: float = 21e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SoftwareStack:
     """What the training program does. A profile gives the default; a measured run states its own."""
 
@@ -405,7 +406,7 @@ class SoftwareStack:
     transformer_engine: bool = False  # caches a stand-in gradient of every weight shape; experts are separate weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HardwareProfile:
     name: str
     device: Device
@@ -447,7 +448,7 @@ class HardwareProfile:
 PRECISIONS = ("bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Workload:
     """What one step trains, and in which numbers."""
 

@@ -19,7 +19,7 @@ from cost_models.dims import Core
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
 from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
-from cost_models.strategies import F64, Bool
+from cost_models.strategies import F64, I64, Bool
 
 if TYPE_CHECKING:
     from cost_models.case import Case
@@ -55,6 +55,10 @@ class LayerPrices:
     dispatch_intra_s: F64  # [U, C], one dispatch or combine, occupation of the lane inside the node
     dispatch_inter_s: F64  # [U, C]
     masks: tuple[int, ...]
+
+    def of_mask(self, recompute: I64) -> I64:
+        """Place of each mask among ``masks``."""
+        return np.searchsorted(np.array(self.masks), recompute)
 
     @cached_property
     def exchanges(self) -> bool:

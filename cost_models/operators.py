@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cost_models.inputs import FeedForward
+from cost_models.records import record
 from cost_models.strategies import F64, Bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Gemm:
     """``batch`` independent products rows x cols x depth (input rows x depth, weight depth x cols)."""
 
@@ -28,7 +29,7 @@ class Gemm:
     family: str = "gemm"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupedGemm:
     """``groups`` local experts, ``rows`` tokens on this card in total, one product of width cols x depth each."""
 
@@ -41,7 +42,7 @@ class GroupedGemm:
     family: str = "experts"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FusedAttention:
     """Flash-style attention: score pairs per head, causal already counted in ``pairs`` (tokens x keys seen)."""
 
@@ -55,7 +56,7 @@ class FusedAttention:
     family: str = "attention"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MemoryBound:
     """An element-wise or reduction step: bytes moved and kernels launched in each direction."""
 
@@ -69,7 +70,7 @@ class MemoryBound:
     family: str = "memory_bound"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HostIssue:
     """Work of the host beside the kernels that are priced, counted in kernels: small torch operations, Python, launches by
     expert. ``graphed``: a graph of attention and router spares it. ``drains``: the host waits for the card before it, so that
@@ -83,7 +84,7 @@ class HostIssue:
     modules: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Collective:
     """Communication inside a layer. ``backward_overlap`` names what its backward half runs under: "", "dgrad", "wgrad"."""
 
@@ -99,7 +100,7 @@ class Collective:
     feed_forward: FeedForward | None = None  # dispatch only: top-k and experts decide how many copies cross a node
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Saved:
     """A tensor kept for the backward pass; dropped when any of ``modules`` is recomputed."""
 

@@ -50,10 +50,10 @@ from autodeploy.balance.experts import (
 )
 from autodeploy.balance.experts.replay import mean_max_over_mean
 from autodeploy.errors import InputError
+from autodeploy.one_strategy import price_one
 from autodeploy.replay import simulate_strategy
 from autodeploy.replay.balanced import options_for, stages_of
 from autodeploy.replay.finalists import Finalist, Finals, find_finals, variants_of
-from autodeploy.search.real_parts import price_one
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.layout import parse_layout
 from cost_models.layer_price import FAMILY_INDEX

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ import numpy as np
 from autodeploy.accuracy.compare import RunResult
 from autodeploy.accuracy.loader import Run
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 DERIVED = ("report_group", "nodes", "micro_batches")
 OUTCOMES = ("died", "said_died")
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Residual:
     """Ratios predicted / measured of the rows that share ``key``."""
 

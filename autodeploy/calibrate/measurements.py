@@ -6,15 +6,17 @@ Axis: R rows. All arrays are float64 [R].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.records import record
+
 F64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GemmTable:
     """C[m, n] = A[m, k] B[k, n] of one dtype. ``quantized``: the time holds the quantisation of A as well."""
 
@@ -28,7 +30,7 @@ class GemmTable:
     layout: str = "forward"  # forward (TN), dgrad (NN) or wgrad (NT, fp32 accumulation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupedGemmTable:
     """``groups`` products of ``m`` rows each, [m, k] x [k, n], in one kernel. ``layout`` as in GemmTable."""
 
@@ -42,7 +44,7 @@ class GroupedGemmTable:
     layout: str = "forward"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MoeTable:
     """Experts of one layer, balanced: gather, gate-up product, activation, down product, combination, in one time."""
 
@@ -60,7 +62,7 @@ class MoeTable:
         return self.tokens * self.top_k / self.experts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AttentionTable:
     """Causal fused attention. ``backward`` rows count 2.5 x the forward FLOPs."""
 
@@ -75,7 +77,7 @@ class AttentionTable:
     backward: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CollectiveTable:
     """One collective, ``message_bytes`` as nccl-tests defines the size. ``nodes`` 1: inside a node."""
 
@@ -87,7 +89,7 @@ class CollectiveTable:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IterationLog:
     """Step times of one training run, warm-up left out."""
 

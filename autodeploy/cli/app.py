@@ -13,12 +13,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import typer
 
 from cost_models.errors import ConfigError
+from cost_models.records import record
 
 BAD_INPUT = 2
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
@@ -27,7 +27,7 @@ BROKEN_PIPE = 141
 INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Command:
     """Where a command lives, and the line that ``--help`` shows without importing it."""
 

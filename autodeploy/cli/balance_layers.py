@@ -117,7 +117,7 @@ def _simulated(asked: Asked, options: BalanceOptions, output_format: str) -> tup
 
 def _maker(loaded: Any, batch: Any) -> Any:
     """The strategy with other recompute and swap, None where its back end does not run that."""
-    from autodeploy.search.real_parts import price_one
+    from autodeploy.one_strategy import price_one
     from autodeploy.strategy.convert import batch_to_strategy
 
     devices = int(batch.tp[0] * batch.pp[0] * batch.cp[0] * batch.dp[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from autodeploy.balance.experts import Links, Topology
 from autodeploy.balance.experts.placement import F64
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 HORIZON_S = 600.0  # loads are taken to last ten minutes of training, unless --horizon says otherwise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TwinFacts:
     """Prices and shape of one strategy's expert-parallel group."""
 
@@ -40,7 +41,7 @@ def twin_facts(given: dict[str, Any]) -> TwinFacts:
     """From MODEL STRATEGY --hardware H --devices N, priced at balanced experts."""
     from autodeploy.cli.case import CaseOptions, OneStrategy
     from autodeploy.cli.estimate import load_and_price
-    from autodeploy.search.real_parts import replayed_s
+    from autodeploy.one_strategy import replayed_s
 
     for name in ("strategy", "hardware", "devices"):
         if not given[name]:

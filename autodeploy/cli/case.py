@@ -6,13 +6,14 @@ import dataclasses
 import math
 import re
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autodeploy.cli.launch_file import backend_of, filled, tell, with_stated
 from autodeploy.errors import InputError
 from cost_models.case import Case as PricedCase
 from cost_models.inputs import PRECISIONS, HardwareProfile, ModelSpec, Workload
+from cost_models.records import record
 
 if TYPE_CHECKING:
     from autodeploy.launch import Launch
@@ -24,7 +25,7 @@ BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
 TOKEN_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CaseOptions:
     """As typed."""
 
@@ -44,7 +45,7 @@ class CaseOptions:
     spare_experts: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OneStrategy:
     """STRATEGY and its cards as typed, with the options that say what a token of the notation says."""
 
@@ -62,7 +63,7 @@ class OneStrategy:
         return [form.format(value) for form, value in said if value not in (None, "none")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadedCase:
     model: ModelSpec
     hardware: HardwareProfile
@@ -154,6 +155,8 @@ def _with_spare(workload: Workload, model: ModelSpec, spare: int | None) -> Work
 
 def _launch(options: CaseOptions) -> Launch | None:
     """MODEL as a launch file, with what there is to tell of it; None where it is a model."""
+    if not Path(options.model).is_file():
+        return None
     from autodeploy.launch import is_launch_file, read_launch
 
     if not is_launch_file(options.model):

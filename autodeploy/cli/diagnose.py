@@ -62,8 +62,8 @@ def _document(case: CaseOptions, devices: str | None) -> dict[str, Any]:
     from autodeploy.explain.pricing import Setting
     from autodeploy.launch import is_launch_file
     from autodeploy.models.files import read_text
+    from autodeploy.one_strategy import replayed_s
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import replayed_s
     from autodeploy.strategy.convert import batch_to_strategy
 
     if not is_launch_file(case.model):

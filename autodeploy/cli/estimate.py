@@ -81,8 +81,8 @@ def estimate(
 def _run(case: CaseOptions, one: OneStrategy, measured: list[Path]) -> dict[str, Any]:
     from autodeploy.cli.case import case_of
     from autodeploy.cli.decisions import asked_of
+    from autodeploy.one_strategy import decision_on, replayed_s
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import decision_on, replayed_s
 
     loaded, batch, cost = load_and_price(case, one, "estimate")
     step_s = replayed_s(loaded.case, batch)
@@ -94,7 +94,7 @@ def _run(case: CaseOptions, one: OneStrategy, measured: list[Path]) -> dict[str,
 def load_and_price(options: CaseOptions, one: OneStrategy, command: str) -> tuple[LoadedCase, StrategyBatch, StepCost]:
     """The case and its one strategy, priced by rank."""
     from autodeploy.cli.launch_file import devices_text, strategy_text
-    from autodeploy.search.real_parts import price_one
+    from autodeploy.one_strategy import price_one
 
     loaded = load_case(options)
     devices = one_count(devices_text(one.devices, loaded.launch), command)

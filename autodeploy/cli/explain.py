@@ -58,8 +58,8 @@ def _document(case: CaseOptions, one: OneStrategy) -> dict[str, Any]:
     from autodeploy.cli.estimate import load_and_price
     from autodeploy.explain import explain_document
     from autodeploy.explain.pricing import Setting
+    from autodeploy.one_strategy import replayed_s
     from autodeploy.report.documents import estimate_document
-    from autodeploy.search.real_parts import replayed_s
     from autodeploy.strategy.convert import batch_to_strategy
 
     loaded, batch, cost = load_and_price(case, one, "explain")

@@ -148,7 +148,7 @@ def step_seconds(text: str, tokens: int, devices: int) -> F64:
 
 
 def _replayed(case: Case, batch: StrategyBatch, step_s: F64) -> F64:
-    from autodeploy.search.real_parts import replayed_s
+    from autodeploy.one_strategy import replayed_s
 
     replayed = replayed_s(case, batch)
     return step_s if replayed is None else np.array([replayed])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from autodeploy.decide import priors
-from autodeploy.decide.normal import normal_cdf, normal_quantile
+from autodeploy.decide.normal import normal_cdf, normal_middles, normal_quantile
 from cost_models.strategies import F64
 
 LEAST_SD = 0.004  # no memory model of ours is known to be better
@@ -39,8 +39,8 @@ class MemoryModel:
 
     def draw_fits(self, usage: F64, draws: int, seed: int) -> F64:
         """1 where the row fits in that draw, [D, N]: the error of the memory model is common to all rows."""
-        middles = (np.random.default_rng([seed, 1]).permutation(draws) + 0.5) / draws
-        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * normal_quantile(middles)
+        order = np.random.default_rng([seed, 1]).permutation(draws)
+        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * normal_middles(draws)[order]
         return (np.log(usage)[None, :] + error[:, None] <= 0).astype(float)
 
     @staticmethod

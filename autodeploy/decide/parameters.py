@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from autodeploy.decide.coverage import Covered, coverage_from
@@ -29,7 +29,7 @@ class Parameters:
 @lru_cache(maxsize=1)
 def committed() -> Parameters:
     """What ``scripts/fit_decisions.py`` wrote."""
-    file = resources.files("autodeploy.decide") / "parameters.json"
+    file = Path(__file__).with_name("parameters.json")
     return from_document(json.loads(file.read_text(encoding="utf-8")))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autodeploy.decide.belief import Belief
-from autodeploy.decide.normal import normal_quantile
+from autodeploy.decide.normal import normal_middles
 from cost_models.strategies import F64
 
 QUANTILES = 24
@@ -54,7 +54,7 @@ def outlook_of(belief: Belief) -> Outlook:
 def knowledge_gradient(outlook: Outlook, columns: F64, variances: F64) -> F64:
     """Expected fall of the least mean log time, [O]. ``columns`` [O, N]: covariance of each observation with the rows;
     ``variances`` [O]: of the observation, its noise included."""
-    z = normal_quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
+    z = normal_middles(QUANTILES)
     slopes = columns / np.sqrt(np.maximum(variances, TINY))[:, None]
     least = (outlook.mean[None, :, None] + slopes[:, :, None] * z).min(axis=1)
     return np.maximum(outlook.mean.min() - least.mean(axis=1), 0.0)

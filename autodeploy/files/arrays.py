@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,8 @@ def numbers(arrays: dict[str, np.ndarray[Any, Any]], name: str, path: Path, allo
 
 def _check_size(path: Path, allowed: str) -> None:
     """What the file says that it unpacks to."""
+    import zipfile
+
     size = path.stat().st_size
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -5,12 +5,9 @@ Devices are refused; a pipe (``<(...)``) is read up to the limit. A byte-order m
 
 from __future__ import annotations
 
-import csv
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from autodeploy.errors import InputError
@@ -19,10 +16,20 @@ from cost_models.errors import ConfigError
 LARGEST_TEXT_BYTES = (
     64 * 2**20
 )  # logs and tables of measurements have megabytes; weights passed by mistake have gigabytes
-BROKEN = (
-    ValueError, OSError, EOFError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError,
-    zipfile.BadZipFile, zlib.error, csv.Error, struct.error, NotImplementedError, ArithmeticError,
-)  # fmt: skip
+
+
+@cache
+def broken() -> tuple[type[Exception], ...]:
+    """Whatever a reader of broken contents raises; its modules are imported only when something is raised."""
+    import csv
+    import struct
+    import zipfile
+    import zlib
+
+    return (
+        ValueError, OSError, EOFError, KeyError, IndexError, TypeError, AttributeError, RecursionError, MemoryError,
+        zipfile.BadZipFile, zlib.error, csv.Error, struct.error, NotImplementedError, ArithmeticError,
+    )  # fmt: skip
 
 
 @contextmanager
@@ -35,7 +42,7 @@ def guarded(name: str | Path, allowed: str, remedy: str = "") -> Iterator[None]:
         yield
     except ConfigError:
         raise
-    except BROKEN as error:
+    except broken() as error:
         raise InputError(str(name), _told(error), allowed, remedy) from None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -149,6 +147,9 @@ def _unique_loader() -> Any:
 
 def csv_rows(text: str, name: str) -> list[dict[str, str]]:
     """The rows of a CSV text with a header, each with every column; a row of another length is named by its line."""
+    import csv
+    import io
+
     with guarded(name, "a CSV table with a header line"):
         csv.field_size_limit(LONGEST_CELL)
         reader = csv.DictReader(io.StringIO(text.lstrip("\ufeff"), newline=""), restkey="", restval="")

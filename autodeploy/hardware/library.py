@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -42,6 +41,8 @@ def find_profile(name: str) -> Path:
     key = aliases.get(key, key)
     if key in names:
         return profiles_folder() / f"{key}.yaml"
+    import difflib
+
     near = difflib.get_close_matches(key, [*names, *aliases], n=3, cutoff=0.5)
     remedy = f"did you mean {' or '.join(near)}?" if near else "give a profile name or the path of a YAML file"
     raise InputError("hardware", name, f"one of {', '.join(names)}", remedy)

@@ -7,11 +7,13 @@ carries). A family is data: to add one, add a row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from cost_models.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class Family:
     """Defaults of a model_type; the configuration's own keys win where it has them."""
 

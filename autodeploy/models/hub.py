@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from autodeploy.errors import InputError
@@ -45,6 +43,9 @@ def _cached(name: str) -> str | None:
 
 
 def _fetched(name: str) -> str:
+    import urllib.error
+    import urllib.request
+
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     request = urllib.request.Request(
         f"{endpoint}/{name}/resolve/main/config.json", headers={"User-Agent": "autodeploy"}

@@ -8,7 +8,6 @@ from typing import Any
 
 from autodeploy.errors import InputError
 from autodeploy.models import files, hub, zoo
-from autodeploy.models.hf_words import ASSUMABLE
 from autodeploy.models.run_models import is_run_model, load_run_model
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
@@ -20,8 +19,8 @@ def load_model(name_or_path: str, assume: str = "") -> ModelSpec:
     ``runs:NAME`` is a model of the published runs. A folder stands for the config.json in it. What the parser ignored or
     guessed is in ``notes``. ``assume``: what an unknown layer word of a config.json is taken for.
     """
-    if assume and assume not in ASSUMABLE:
-        raise InputError("--assume", assume, f"one of {', '.join(ASSUMABLE)}")
+    if assume:
+        _check_assumed(assume)
     name = zoo.zoo_name(name_or_path)
     if name is not None:
         return zoo.zoo_model(name)
@@ -38,6 +37,13 @@ def load_model(name_or_path: str, assume: str = "") -> ModelSpec:
     if not path.is_file():
         raise zoo.unknown_name(name_or_path)
     return _launched(path) or load_file(path, assume)
+
+
+def _check_assumed(word: str) -> None:
+    from autodeploy.models.hf_words import ASSUMABLE
+
+    if word not in ASSUMABLE:
+        raise InputError("--assume", word, f"one of {', '.join(ASSUMABLE)}")
 
 
 def _launched(path: Path) -> ModelSpec | None:

@@ -3,16 +3,13 @@ model has beyond its entry: ``runs:gpt-18.4b+norm_bias+learned_positions=2048``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from autodeploy.models.reference import from_reference
 from cost_models.inputs import LayerKind, ModelSpec
 
 SHIPPED = "runs"
@@ -29,8 +26,12 @@ def is_run_model(text: str) -> bool:
 def load_run_model(text: str) -> ModelSpec:
     file, _, rest = text.partition(":")
     key, *added = rest.split("+")
+    from autodeploy.models.reference import from_reference
+
     entries = _entries(str(shipped_file()) if file == SHIPPED else file)
     if key not in entries:
+        import difflib
+
         near = difflib.get_close_matches(key, entries, n=3, cutoff=0.4)
         remedy = f"did you mean {' or '.join(near)}?" if near else ""
         raise InputError("MODEL", text, f"{file}: and one of the {len(entries)} names in that file", remedy)
@@ -44,7 +45,7 @@ def name_of(file: str, key: str, changes: Mapping[str, Any]) -> str:
 
 
 def shipped_file() -> Path:
-    return Path(str(resources.files("autodeploy") / "accuracy" / "runs" / "models.yaml"))
+    return Path(__file__).parents[1] / "accuracy" / "runs" / "models.yaml"
 
 
 @lru_cache(maxsize=4)

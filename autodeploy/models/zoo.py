@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,8 @@ def zoo_model(name: str) -> ModelSpec:
 
 def unknown_name(text: str) -> InputError:
     """The error for a MODEL that is neither shipped nor a file: it suggests the closest names."""
+    import difflib
+
     names = zoo_names()
     close = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
     remedy = f"did you mean {', '.join(close)}?" if close else "`autodeploy models` lists the names"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.report.binding import binds
@@ -13,6 +12,7 @@ from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.notation import Strategy
 from cost_models.case import Case as PricedCase
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.records import record
 from cost_models.strategies import DISPATCHERS, SCHEDULES, StrategyBatch, recompute_modules
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ FLOPS_CONVENTION = "causal attention, head and MTP, no recompute"
 PEAK_OF_PRECISION = {"fp8": "fp8", "fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4", "fp16": "fp16", "bf16": "bf16"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Case:
     """What every entry of a document has in common."""
 

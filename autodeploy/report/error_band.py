@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from autodeploy.report.likeness import LEVELS, Likeness
+from cost_models.records import record
 
 SHARE = 0.92  # for a nominal 0.9 over rows of new sources: a quantile of few sources falls short of its own share
 PULL = 3.0  # K, in sources
@@ -30,25 +31,24 @@ LEAST = 0.005  # no band is narrower than the noise of a measurement
 SCHEMA = "autodeploy.bands/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """The errors of runs of one family that are alike. ``time`` and ``memory``: absolute fractions."""
 
     name: str
     like: Likeness
-    time: tuple[float, ...]
-    memory: tuple[float, ...]
+    time: Sequence[float]
+    memory: Sequence[float]
 
     @property
     def source(self) -> str:
         """What stands before the first slash of the name."""
         return self.name.split("/")[0]
 
-    def errors(self, quantity: str) -> tuple[float, ...]:
+    def errors(self, quantity: str) -> Sequence[float]:
         return self.time if quantity == "time" else self.memory
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Band:
     """``frac``: nine of ten like runs are off by less. ``group``: whose errors these are, of how many runs and sources."""
 
@@ -72,13 +72,10 @@ def _shipped_band(like: Likeness, quantity: str, without: str) -> Band:
 
 def _band(like: Likeness, quantity: str, without: str, families: Sequence[Family]) -> Band:
     found: Band | None = None
+    near = [f for f in families if f.errors(quantity) and without not in (f.name, f.source)]
     for level, names in enumerate(LEVELS):
         group = like.at(level)
-        near = [
-            f
-            for f in families
-            if f.like.at(level) == group and without not in (f.name, f.source) and f.errors(quantity)
-        ]
+        near = [f for f in near if f.like.at(level) == group]  # a level's groups lie within those of the level before
         if not near:
             break
         by_source: dict[str, list[Sequence[float]]] = {}
@@ -102,13 +99,14 @@ def _pulled(own: float, sources: int, wider: float) -> float:
 def weighted_quantile(sources: Iterable[Sequence[Sequence[float]]], share: float = SHARE) -> float:
     """The error that ``share`` of the weight stays within. A source is a list of lists of like errors: a list of m weighs
     m^ROWS_POWER, and a source whose lists weigh W weighs W^SOURCE_POWER in all."""
-    errors, weights = [], []
+    errors: list[float] = []
+    weights: list[float] = []
     for lists in sources:
         whole = sum(len(like) ** ROWS_POWER for like in lists)
         for like in lists:
-            errors.append(np.asarray(like, dtype=np.float64))
-            weights.append(np.full(len(like), len(like) ** (ROWS_POWER - 1.0) * whole ** (SOURCE_POWER - 1.0)))
-    values, weight = np.concatenate(errors), np.concatenate(weights)
+            errors += like
+            weights += [len(like) ** (ROWS_POWER - 1.0) * whole ** (SOURCE_POWER - 1.0)] * len(like)
+    values, weight = np.array(errors, dtype=np.float64), np.array(weights)
     order = np.argsort(values)
     reached = np.cumsum(weight[order]) / weight.sum()
     place = min(int(np.searchsorted(reached, share - 1e-12)), len(values) - 1)
@@ -117,13 +115,13 @@ def weighted_quantile(sources: Iterable[Sequence[Sequence[float]]], share: float
 
 @cache
 def shipped_table() -> tuple[Family, ...]:
-    file = resources.files("autodeploy") / "accuracy" / "bands.json"
+    file = Path(__file__).parents[1] / "accuracy" / "bands.json"
     return read_table(file.read_text(encoding="utf-8")) if file.is_file() else ()
 
 
 def read_table(text: str) -> tuple[Family, ...]:
     return tuple(
-        Family(row[0], Likeness(*row[1]), tuple(row[2]), tuple(row[3])) for row in json.loads(text)["families"]
+        [Family(name, Likeness(*like), time, memory) for name, like, time, memory in json.loads(text)["families"]]
     )
 
 

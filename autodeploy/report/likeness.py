@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile
@@ -19,11 +19,11 @@ DEVICE_FAMILIES: tuple[tuple[str, str], ...] = (
 )
 FIELDS = ("device", "precision", "kind", "stack", "pipelined", "nodes", "tensor", "filling")
 LEVELS = ((), ("precision", "kind"), FIELDS[:3], FIELDS[:4], FIELDS[:6], FIELDS[:7], FIELDS)
+_PLACES = tuple(tuple(FIELDS.index(name) for name in names) for names in LEVELS)
 FEW = 2  # micro-batches for each pipeline rank: up to here filling and draining, and the step's ends, decide
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(NamedTuple):
     """Each field is a word, as it is printed."""
 
     device: str
@@ -37,7 +37,7 @@ class Likeness:
 
     def at(self, level: int) -> tuple[str, ...]:
         """Its group at a level of ``LEVELS``."""
-        return tuple(getattr(self, name) for name in LEVELS[level])
+        return tuple([self[place] for place in _PLACES[level]])
 
 
 def likeness(case: Case, stack: str, batch: StrategyBatch, i: int) -> Likeness:

@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autodeploy.errors import InputError
 from autodeploy.search.request import Progress, SearchRequest, SimulateBatch
 from autodeploy.search.run import SearchResult, search
 from autodeploy.search.screen import OnPriced
 from autodeploy.search.space import WalkCounts
 from autodeploy.search.twin import Twin
-from autodeploy.strategy.convert import strategy_to_batch
-from autodeploy.strategy.notation import parse_strategy
-from autodeploy.strategy.rules import check, require_valid
-from cost_models.case import Case
+from autodeploy.strategy.rules import check
 from cost_models.strategies import Bool, StrategyBatch
 
 if TYPE_CHECKING:
     from autodeploy.decide.question import Asked
     from autodeploy.decide.ranking import Decision
     from autodeploy.search.candidates import Candidates
-    from cost_models.step import StepCost
 
 
 def standard_space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
@@ -107,36 +102,3 @@ def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates, 
     rows = case_rows(request.case, candidates.batch, cost.time_s, candidates.step_s, candidates.reserved_bytes)
     by_cards = replace(asked, by_cards=request.objective in ("tokens", "cost"))
     return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))
-
-
-def decision_on(asked: Asked, case: Case, batch: StrategyBatch, cost: StepCost, replayed: float | None) -> Decision:
-    """What is expected of one priced strategy."""
-    from autodeploy.decide.question import case_rows, question_of
-    from autodeploy.decide.ranking import decide
-
-    step_s = cost.step_s if replayed is None else np.array([replayed])
-    rows = case_rows(case, batch, cost.time_s, step_s, cost.peak_reserved_bytes)
-    return decide(question_of(case, rows, batch.devices, asked))
-
-
-def price_one(text: str, case: Case, devices: int, backend: str) -> tuple[StrategyBatch, StepCost]:
-    """One strategy in the notation, priced by rank. InputError where it is malformed or breaks a rule."""
-    from cost_models.step import evaluate
-
-    batch = strategy_to_batch(parse_strategy(text, backend), case.model, devices, backend, case.workload.global_batch)
-    micro_batch, dp = int(batch.micro_batch[0]), int(batch.dp[0])
-    if case.workload.global_batch % (micro_batch * dp):
-        allowed = f"a multiple of MBS x DP = {micro_batch} x {dp} = {micro_batch * dp}"
-        raise InputError(
-            "--global-batch", case.workload.global_batch, allowed, "change the batch, the micro-batch or DP"
-        )
-    require_valid(case.model, case.hardware, case.workload, batch, backend, devices=devices)
-    return batch, evaluate(case, batch, per_rank=True)
-
-
-def replayed_s(case: Case, batch: StrategyBatch) -> float | None:
-    """Seconds of the replayed step of a batch of one, as ``search`` ranks by; None where the simulator declines."""
-    from autodeploy.replay import simulated_step_s
-
-    seconds = float(simulated_step_s(case, batch)[0])
-    return None if np.isnan(seconds) else seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -23,6 +23,7 @@ from autodeploy.stacks.stack import Context, Stack
 from cost_models.adapters import adapter_parameters
 from cost_models.case import Case
 from cost_models.inputs import CollectiveCurve, HardwareProfile, ModelSpec, SoftwareStack, Workload
+from cost_models.records import record
 
 # Which makers' cards a kernel runs on; the unfused ones are torch operations and run everywhere.
 KERNEL_VENDORS = {
@@ -37,7 +38,7 @@ SIXTEEN_BIT = ("bf16", "fp16")
 SIXTEEN_BIT_BYTES = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Program:
     """A stack with the fields that a user set on top of it."""
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from autodeploy.errors import InputError
 from cost_models.inputs import SoftwareStack
+from cost_models.records import record
 
 KERNELS = ("unfused", "fused_softmax", "flash1", "flash2", "flash3", "cudnn", "npu_flash", "triton")
 # Kernels that come with others: flash-attn's package has a fused RMSNorm and a fused rotary beside its attention.
@@ -26,7 +26,7 @@ MOMENT_DTYPES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0}
 MOMENTS = {"adam": 2, "muon": 1, "sgd": 1}
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Field:
     """One thing that a stack states. ``words``: what a word may be; ``at_least``: the least that a number may be."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -45,6 +44,8 @@ def load_stack(name_or_path: str) -> Stack:
         from autodeploy.stacks.schema import validate  # pydantic: only where a user's file needs it
 
         return _built(validate(parse_yaml(read_text(path), str(path))), path.read_bytes())
+    import difflib
+
     near = difflib.get_close_matches(text.lower(), stack_names(), n=3, cutoff=0.5)
     remedy = (
         f"did you mean {' or '.join(near)}?" if near else "`autodeploy stacks` lists them; a YAML file does as well"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Setting:
     """One field's value and where it is from."""
 
@@ -17,7 +18,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Context:
     """What a program's own recipes look at when they choose a setting."""
 
@@ -28,7 +29,7 @@ class Context:
     architecture: str = "llama"  # gpt: LayerNorm and a plain MLP; llama: all others
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Rule:
     """``settings`` where every word of ``when`` holds (its key's value is among the words)."""
 
@@ -39,7 +40,7 @@ class Rule:
         return all(getattr(context, key) in words for key, words in self.when.items())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Stack:
     """``base``: what holds everywhere; ``rules`` come on top in order, the last that holds wins."""
 

@@ -6,17 +6,17 @@ Axes: N strategies.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from autodeploy.strategy.backends import Backend
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
+from cost_models.records import record
 from cost_models.strategies import I64, RECOMPUTE_BIT, SCHEDULE_CODE, SCHEDULES, Bool, StrategyBatch
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(eq=False)
 class Proposal:
     """N strategies and all that a rule looks at."""
 
@@ -63,7 +63,7 @@ class Proposal:
 ALL: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(eq=False)
 class Rule:
     """``broken`` is True where a strategy breaks the rule. ``soft``: worth avoiding, not impossible; only a search
     obeys it, and only on axes that the user left free."""

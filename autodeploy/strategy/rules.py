@@ -5,6 +5,8 @@ A new rule: a ``Rule`` in one of the five tables, and an example of it in the ru
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from autodeploy.errors import InputError
@@ -38,10 +40,21 @@ def check(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
     codes = np.zeros(len(batch), dtype=np.int64)
-    for code, rule in enumerate(RULES, start=1):
-        if rule in among and rule.holds_for(backend) and (soft or not rule.soft):
-            codes[(codes == OK) & rule.broken(case)] = code
+    for code, rule in _asked(backend, soft, among):
+        broken = rule.broken(case)
+        if broken.any():
+            codes[(codes == OK) & broken] = code
     return codes
+
+
+@lru_cache(maxsize=32)
+def _asked(backend: str, soft: bool, among: tuple[Rule, ...]) -> tuple[tuple[int, Rule], ...]:
+    """The rules among those that hold for a back end, with their codes."""
+    return tuple(
+        (code, rule)
+        for code, rule in enumerate(RULES, start=1)
+        if rule in among and rule.holds_for(backend) and (soft or not rule.soft)
+    )
 
 
 def rule_of(code: int) -> Rule | None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.dims import Core
 from cost_models.inputs import Workload
 from cost_models.mixers.core_attention import BF16, CORE, FULL
 from cost_models.operators import Collective, FusedAttention, LayerOps, MemoryBound, Saved
+from cost_models.records import record
 
 LINEAR_CHUNK = 64  # tokens per chunk of chunked linear attention (flash-linear-attention and Mamba-2 default 64..256)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Chunked:
     """Sizes of one mixer, unsharded: ``heads`` recurrent states of ``state`` x ``value_dim``."""
 

@@ -6,7 +6,6 @@ Axis: U core points (see ``dims.Core``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from cost_models.dims import Core
 from cost_models.inputs import Attention, ModelSpec, Workload
 from cost_models.mixers.core_attention import BF16, FULL, tensor_parallel_half
 from cost_models.operators import Gemm, LayerOps
+from cost_models.records import record
 from cost_models.strategies import F64
 
 SPLITS = ("column", "row", "whole")  # outputs over TP, inputs over TP, or on every rank (run on the sequence's share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Projection:
     """One linear map of every token, ``inputs`` -> ``outputs``, unsharded."""
 
@@ -48,7 +48,7 @@ def gathers_hidden(a: Attention, hidden: int) -> int:
     return hidden
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Mixer:
     """One kind of token mixer."""
 

@@ -54,6 +54,7 @@ INTERLEAVED_ZERO_BUBBLE = Schedule(
     closed_form=interleaved_zero_bubble_s,
     in_flight=lambda s: (s.vpp - 1) * s.group + s.pp - s.rank,
     order="interleaved_zero_bubble:interleaved_zero_bubble",
+    splits_backward=True,
     chunks=Chunks(2, None),
     grouped=True,
     launched_by=("torchtitan",),

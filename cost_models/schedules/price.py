@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cost_models.errors import ConfigError
-from cost_models.schedules.facts import F64, PipelineCosts, Shape
+from cost_models.schedules.facts import F64, PipelineCosts, Schedule, Shape
 from cost_models.schedules.gpipe import one_rank_s
 from cost_models.schedules.lanes import LaneCosts
+from cost_models.schedules.least import least_pipeline_s, rank_seconds
 from cost_models.schedules.table import SCHEDULE_TABLE
 
 BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
@@ -57,8 +58,18 @@ def closed_form_step_s(
             vpp=vpp,
             lanes=lanes.take(part) if lanes else None,
         )
-        out[part] = one_rank_s(costs) if pp == 1 else SCHEDULE_TABLE[schedule].closed_form(costs)
+        out[part] = one_rank_s(costs) if pp == 1 else _seconds(SCHEDULE_TABLE[schedule], costs)
     return out
+
+
+def _seconds(schedule: Schedule, costs: PipelineCosts) -> F64:
+    """Rounds of groups that pass at the pace of the last one worked through still take what each rank has to do."""
+    seconds = schedule.closed_form(costs)
+    if not schedule.grouped:
+        return seconds
+    return np.maximum(
+        seconds, least_pipeline_s(schedule, rank_seconds(schedule, costs), costs.micro_batches).max(axis=0)
+    )
 
 
 def in_flight_chunks(schedule: str, pp: int, vpp: int, micro_batches: ArrayLike, group: ArrayLike = 0) -> F64:

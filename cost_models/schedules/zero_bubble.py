@@ -84,6 +84,7 @@ ZB_H1 = Schedule(
     in_flight=steady_limit(lambda p: p),
     limit_only=True,
     order="zb_h1:zero_bubble_h1",
+    splits_backward=True,
     searched_by=("any",),
     aliases=("zero-bubble",),
 )
@@ -94,6 +95,7 @@ ZB_1P = Schedule(
     in_flight=steady_limit(lambda p: p),
     limit_only=True,
     order="zb_auto:zero_bubble_1p",
+    splits_backward=True,
     plans_with_costs=True,
     aliases=("zero-bubble (zbb)",),
 )
@@ -104,5 +106,6 @@ ZB_2P = Schedule(
     in_flight=steady_limit(lambda p: 2 * p),
     limit_only=True,
     order="zb_auto:zero_bubble_2p",
+    splits_backward=True,
     plans_with_costs=True,
 )

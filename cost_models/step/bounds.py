@@ -1,5 +1,7 @@
 """Bases x ladder at a glance: exact peak memory, and seconds that a step takes at least.
 
+Everything but the pipeline is priced as `price` prices it; of the pipeline only what no order of work avoids.
+
 Axes: B bases, R rungs of the ladder.
 """
 
@@ -7,9 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from cost_models.case import Case
-from cost_models.step.evaluate import evaluate
+from cost_models.step.group import priced_batch
+from cost_models.step.least import least_of_pipeline_s
+from cost_models.step.memory_peaks import peak_reserved_bytes
+from cost_models.step.stages import stage_costs
+from cost_models.step.times import step_s
 from cost_models.strategies import F64, Ladder, StrategyBatch
+
+BLOCK = 8192  # strategies worked on at a time: the arrays of a block stay in cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,6 +32,18 @@ class Bounds:
 
 def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
     """Of every base under every rung; the bases' own recompute, swap and offload are not looked at."""
-    cost = evaluate(case, ladder.expand(bases))
     shape = (len(bases), len(ladder))
-    return Bounds(least_step_s=cost.step_s.reshape(shape), peak_reserved_bytes=cost.peak_reserved_bytes.reshape(shape))
+    found = Bounds(least_step_s=np.zeros(shape), peak_reserved_bytes=np.zeros(shape))
+    if not len(bases):
+        return found
+    priced = priced_batch(case, bases, also=np.unique(ladder.recompute).tolist())
+    order = np.lexsort([priced.geometry.of, bases.ep_overlap])  # alike beside alike
+    size = max(1, BLOCK // len(ladder))
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        some = priced.take(rows).in_order().under(ladder.take(rows))
+        costs = stage_costs(some)
+        peak = peak_reserved_bytes(costs, some)
+        found.least_step_s[rows] = step_s(costs, some, least_of_pipeline_s).reshape(len(rows), -1)
+        found.peak_reserved_bytes[rows] = peak.reshape(len(rows), -1)
+    return found

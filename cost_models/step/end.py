@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,14 +76,13 @@ class StepEnd:
 
 def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
     """Gradient reduction, parameter gathering and the optimizer of every rank."""
-    batch, workload = group.batch, group.case.workload
-    stack, dense, expert = workload.stack, load.dense_parameters, load.expert_parameters
-    reduce_s, gather_s = _reduce_and_gather(dense, expert, group)
-    buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
+    stack, dense, expert = group.case.workload.stack, load.dense_parameters, load.expert_parameters
+    wires = group.once_of(_wires, dense, expert)
+    reduce_s, gather_s, buckets = wires[:, 0], wires[:, 1], wires[:, 2]
     # The reduction uses the links that expert communication and P2P leave free.
     free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
     free_forward = np.maximum(load.forward_s - load.busy_link_forward_s, 0.0)
-    hidden = overlaps_grad_reduce(batch, stack)[:, None]
+    hidden = group.once(lambda own: overlaps_grad_reduce(own.batch, stack))[:, None]
     exposed_reduce = np.where(hidden, exposed_s(reduce_s, free_back, buckets, group), reduce_s)
     exposed_gather = exposed_s(gather_s, free_forward, buckets, group) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
@@ -92,9 +91,24 @@ def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
         param_gather_s=gather_s,
         exposed_s=exposed,
         overlapped_s=reduce_s + gather_s - exposed,
-        optimizer_s=optimizer_s(dense, expert, batch, group.case),
-        embedding_reduce_s=_tied_embedding_s(batch, group.case),
+        optimizer_s=_optimizer_of_ranks_s(dense, expert, group),
+        embedding_reduce_s=group.once(lambda own: _tied_embedding_s(own.batch, own.case)),
     )
+
+
+def _optimizer_of_ranks_s(dense: F64, expert: F64, group: PricedBatch) -> F64:
+    """``optimizer_s`` of every rank, [N, P]: between nothing and all of it on the host in a straight line."""
+
+    def both(own: PricedBatch, dense: F64, expert: F64) -> F64:
+        ends = (replace(own.batch, offload_frac=np.full(len(own.batch), share)) for share in (0.0, 1.0))
+        return np.stack([optimizer_s(dense, expert, end, own.case) for end in ends], axis=1)
+
+    on_card, on_host = group.once_of(both, dense, expert).transpose(1, 0, 2)
+    some = np.flatnonzero(group.batch.offload_frac)
+    if len(some):
+        share = group.batch.offload_frac[some, None]
+        on_card[some] = (1.0 - share) * on_card[some] + share * on_host[some]
+    return np.asarray(on_card)
 
 
 def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -> F64:
@@ -107,8 +121,8 @@ def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -
     looped = group.batch.schedule == SCHEDULE_CODE["interleaved"]
     chunks = np.where(looped, group.batch.vpp, 1).astype(float)[:, None]
     own = computing_s / chunks * (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0))
-    passes = np.minimum(group.micro_batch_group, group.micro_batches).astype(float)[:, None]
-    ahead = computing_s * passes * (chunks - 1.0) / chunks
+    passes = np.minimum(group.micro_batch_group, group.micro_batches)[:, None]
+    ahead = computing_s * (passes * (chunks - 1.0) / chunks)
     last = np.maximum(wire_s / chunks - own, wire_s / np.maximum(buckets, chunks))
     return np.asarray(np.maximum(wire_s - ahead - own, last))
 
@@ -145,8 +159,10 @@ def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
     return ~(excluded & stack.serial_grad_reduce_under_ep_overlap) & stack.overlap_grad_reduce
 
 
-def _reduce_and_gather(dense: F64, expert: F64, group: PricedBatch) -> tuple[F64, F64]:
-    """Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP. What is
+def _wires(group: PricedBatch, dense: F64, expert: F64) -> F64:
+    """Seconds of gradient reduction and of parameter gathering, and buckets, [N, 3, P].
+
+    Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP. What is
     gathered and scattered for each use is priced with the stages."""
     batch, hardware, workload = group.batch, group.case.hardware, group.case.workload
     groups = (
@@ -165,8 +181,9 @@ def _reduce_and_gather(dense: F64, expert: F64, group: PricedBatch) -> tuple[F64
         gather = ring_terms("all_gather", size, stride, hardware)
         on = RingTerms(gather.latency_s, np.where(sharded, gather.seconds_per_byte, 0.0), gather.ramp)
         gather_s += on.column().seconds(count * (workload.gather_bytes or workload.weight_bytes))
-    apart = shards_each_use(batch, workload)[:, None]
-    return np.where(apart, 0.0, reduce_s), np.where(apart, 0.0, gather_s)
+    apart = group.shards_each_use[:, None]
+    buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
+    return np.stack([np.where(apart, 0.0, reduce_s), np.where(apart, 0.0, gather_s), buckets], axis=1)
 
 
 def terms(ring: RingTerms) -> tuple[F64, F64, F64]:

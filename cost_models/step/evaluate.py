@@ -14,7 +14,7 @@ from cost_models.flops import model_flop_per_token
 from cost_models.step.group import priced_batch
 from cost_models.step.in_flight import first_ranks, fullest_ranks
 from cost_models.step.memory import CAUSES
-from cost_models.step.memory_peaks import StepMemory, step_memory
+from cost_models.step.memory_peaks import StepMemory, peak_reserved_bytes, step_memory
 from cost_models.step.stages import stage_costs
 from cost_models.step.times import step_s, step_times
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
@@ -82,7 +82,7 @@ def price(case: Case, batch: StrategyBatch) -> StepPrice:
     """Step time and peak memory alone, for many strategies."""
     priced = priced_batch(case, batch)
     costs = stage_costs(priced)
-    peak = step_memory(costs, priced).reserved_bytes.max(axis=1)
+    peak = peak_reserved_bytes(costs, priced)
     return StepPrice(
         step_s=step_s(costs, priced), peak_reserved_bytes=peak, feasible=peak <= case.hardware.usable_bytes
     )

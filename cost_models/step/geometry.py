@@ -37,7 +37,7 @@ class LayoutGeometry:
     work: F64  # [S, P] the same of what a rank works on: fed from both ends, half of two stages
     mirror: I64  # [P] the rank fed from the other end, else itself
     ahead: F64  # [S, P] first chunks of the ranks before the first of its kind
-    behind: F64  # [S, P] the same before the last of its kind
+    behind: F64  # [S, P] the same before the last of its kind, by the shorter way where both ends are fed
 
 
 @lru_cache(maxsize=8192)
@@ -62,12 +62,15 @@ def layout_geometry(layout: Layout, placement: Placement, whole: bool) -> Layout
     for r in range(1, pp):
         before[:, r] = before[:, r - 1]
         before[stage[r - 1], r] += 1.0
+    behind = before[:, last]
+    if both:
+        behind = before[:, np.minimum(last, pp - 1 - last)]
     counts = np.zeros((layout.counts.shape[1], stages))
     counts[:, stage] = layout.counts.T
     return LayoutGeometry(
         pp=pp, vpp=vpp, placement=placement, stage=stage, rank=rank, counts=counts,
         layers_in_all=layout.counts.sum(axis=0), held=held, onto=onto,
-        work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=before[:, last],
+        work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=behind,
     )  # fmt: skip
 
 
@@ -96,7 +99,10 @@ class Geometry:
     onto: F64  # [G, S, P]
     work: F64  # [G, S, P]
     ahead: F64  # [G, S, P] nought where a V comes back
+    behind: F64  # [G, S, P]
+    present: Bool  # [G, P, C] columns of which a rank holds layers
     mirror: I64  # [G, P]
+    runs: tuple[tuple[int, int, int], ...] = ()  # stretches of one geometry: start, end, which; empty: not looked for
 
     @property
     def ranks(self) -> int:
@@ -112,14 +118,22 @@ class Geometry:
         """Layers of each column that a rank works on, [G, P, C]."""
         return np.asarray(np.matmul(self.counts, self.work).transpose(0, 2, 1))
 
-    @property
-    def present(self) -> Bool:
-        """Columns of which a rank holds layers, [N, P, C] or [1, P, C]."""
-        return self.each_row(np.matmul(self.counts, self.onto).transpose(0, 2, 1) > 0)
-
     def take(self, rows: I64) -> Geometry:
         """Some of the strategies."""
-        return replace(self, of=self.of[rows])
+        return replace(self, of=self.of[rows], runs=())
+
+    def in_order(self) -> Geometry:
+        """Of strategies alike beside alike: without geometries that none has, and faster to contract."""
+        used, of = np.unique(self.of, return_inverse=True)
+        ends = np.flatnonzero(np.diff(of.reshape(-1), append=-1)) + 1
+        starts = np.concatenate([[0], ends[:-1]])
+        runs = tuple(zip(starts.tolist(), ends.tolist(), of.reshape(-1)[starts].tolist(), strict=True))
+        return replace(_geometry(tuple(self.each[g] for g in used), of.reshape(-1)), runs=runs)
+
+    def repeated(self, count: int) -> Geometry:
+        """Each strategy ``count`` times."""
+        runs = tuple((start * count, end * count, g) for start, end, g in self.runs)
+        return replace(self, of=np.repeat(self.of, count), runs=runs)
 
     def over_all_stages(self, per_column: F64) -> F64:
         """[N, C] of a layer of each column -> [N], of the whole model."""
@@ -138,7 +152,12 @@ class Geometry:
         """[N, A] with [G, A, B] -> [N, B]."""
         if len(self.each) == 1:
             return np.asarray(values @ table[0])
-        return np.asarray(np.einsum("na,nab->nb", values, table[self.of]))
+        if not self.runs:
+            return np.asarray(np.einsum("na,nab->nb", values, table[self.of]))
+        out = np.empty((len(values), table.shape[2]))
+        for start, end, g in self.runs:
+            np.matmul(values[start:end], table[g], out=out[start:end])
+        return out
 
 
 PLACEMENT = np.array([PLACEMENTS.index(schedule.placement) for schedule in SCHEDULE_TABLE.values()])
@@ -149,18 +168,24 @@ def geometry_of(batch: StrategyBatch, *, whole: bool = False) -> Geometry:
     names, of = np.unique(batch.layout * len(PLACEMENTS) + PLACEMENT[batch.schedule], return_inverse=True)
     pairs = [divmod(int(name), len(PLACEMENTS)) for name in names]
     each = tuple(layout_geometry(batch.layouts[layout], PLACEMENTS[place], whole) for layout, place in pairs)
-    return Geometry(of=of.reshape(-1), each=each, mirror=_mirrors(each), **_padded(each))
+    return _geometry(each, of.reshape(-1))
+
+
+def _geometry(each: tuple[LayoutGeometry, ...], of: I64) -> Geometry:
+    tables = _padded(each)
+    present = np.matmul(tables["counts"], tables["onto"]).transpose(0, 2, 1) > 0
+    return Geometry(of=of, each=each, mirror=_mirrors(each), present=present, **tables)
 
 
 @lru_cache(maxsize=256)
-def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
+def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, Any]:
     """The tables of ``Geometry``: stages and ranks that a geometry has not hold nothing."""
     stages, ranks = (max(one.onto.shape[axis] for one in each) for axis in (0, 1))
     columns = each[0].counts.shape[0]
     shapes = {
         "counts": (columns, stages),
         "layers_in_all": (columns,),
-        **dict.fromkeys(("onto", "work", "ahead"), (stages, ranks)),
+        **dict.fromkeys(("onto", "work", "ahead", "behind"), (stages, ranks)),
     }
     tables = {name: np.zeros((len(each), *shape)) for name, shape in shapes.items()}
     for g, one in enumerate(each):
@@ -169,6 +194,7 @@ def _padded(each: tuple[LayoutGeometry, ...]) -> dict[str, F64]:
         tables["layers_in_all"][g] = one.layers_in_all
         tables["onto"][g, :s, :p] = one.onto
         tables["work"][g, :s, :p] = one.work
+        tables["behind"][g, :s, :p] = one.behind
         tables["ahead"][g, :s, :p] = one.ahead if one.placement != "v" else 0.0
     return tables
 

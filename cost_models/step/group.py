@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,9 +16,10 @@ from cost_models.inputs import Workload
 from cost_models.layer_price import LayerPrices
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
 from cost_models.step.geometry import Geometry, geometry_of
-from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Ladder, Layout, StrategyBatch
 
 FULL = RECOMPUTE_BIT["full"]
+Array = TypeVar("Array", F64, I64, Bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,13 +35,12 @@ class PriceTable:
         return PriceTable(prices=self.prices, point=self.point[rows], mask=self.mask[rows], plain=self.plain[rows])
 
 
-def price_table(case: Case, batch: StrategyBatch) -> PriceTable:
-    """Prices every core point of the batch under its masks that the case's book has not priced before."""
-    plain = batch.recompute & ~FULL
-    prices, point = case.book.prices(case, batch, np.unique(np.concatenate([batch.recompute, plain])).tolist())
-    masks = np.array(prices.masks)
+def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> PriceTable:
+    """Prices every core point of the batch, under its masks and those of ``also``, that the case's book has not."""
+    asked = {*np.unique(batch.recompute).tolist(), *also}
+    prices, point = case.book.prices(case, batch, [*asked, *(mask & ~FULL for mask in asked)])
     return PriceTable(
-        prices=prices, point=point, mask=np.searchsorted(masks, batch.recompute), plain=np.searchsorted(masks, plain)
+        prices=prices, point=point, mask=prices.of_mask(batch.recompute), plain=prices.of_mask(batch.recompute & ~FULL)
     )
 
 
@@ -54,31 +55,63 @@ class PricedBatch:
     geometry: Geometry
     bases: PricedBatch | None = None
     base: I64 | None = None
+    rungs: int = 0  # of a whole ladder under every base, else 0
 
     @property
     def micro_batches(self) -> I64:
         """[N]"""
-        return np.maximum(self.batch.micro_batches(self.case.workload.global_batch), 1)
+        return self.once(lambda own: np.maximum(own.batch.micro_batches(own.case.workload.global_batch), 1))
 
     @property
     def micro_batch_group(self) -> I64:
         """[N], pp where none is named."""
         return micro_batch_groups(self.batch)
 
+    @property
+    def shards_each_use(self) -> Bool:
+        """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
+        return self.once(lambda own: shards_each_use(own.batch, own.case.workload))
+
+    def under(self, ladder: Ladder) -> PricedBatch:
+        """Every base under every rung, base by base; what no relief changes is worked out once a base."""
+        rungs = len(ladder)
+        batch, prices = ladder.expand(self.batch), self.table.prices
+        table = PriceTable(
+            prices=prices, point=np.repeat(self.table.point, rungs), mask=prices.of_mask(batch.recompute),
+            plain=prices.of_mask(batch.recompute & ~FULL),
+        )  # fmt: skip
+        return PricedBatch(
+            case=self.case, batch=batch, table=table, geometry=self.geometry.repeated(rungs), bases=self,
+            base=np.repeat(np.arange(len(self.batch)), rungs), rungs=rungs,
+        )  # fmt: skip
+
+    def in_order(self) -> PricedBatch:
+        """Of strategies alike beside alike."""
+        return replace(self, geometry=self.geometry.in_order())
+
     def take(self, rows: I64) -> PricedBatch:
         """Some of the strategies."""
         return replace(
             self, batch=self.batch.take(rows), table=self.table.take(rows), geometry=self.geometry.take(rows),
-            base=None if self.base is None else self.base[rows],
+            base=None if self.base is None else self.base[rows], rungs=0,
         )  # fmt: skip
 
     def has(self, fact: str) -> Bool:
         """Whether a fact of the schedule's record holds, [N]."""
         return SCHEDULE_FACTS[fact][self.batch.schedule]
 
-    def once(self, quantity: Callable[[PricedBatch], F64]) -> F64:
+    def once(self, quantity: Callable[[PricedBatch], Array]) -> Array:
         """A quantity [N, ...] that no relief changes."""
-        return quantity(self) if self.bases is None else quantity(self.bases)[self.base]
+        if self.bases is None:
+            return quantity(self)
+        found = quantity(self.bases)
+        return np.repeat(found, self.rungs, axis=0) if self.rungs else found[self.base]  # type: ignore[return-value]
+
+    def once_of(self, quantity: Callable[..., F64], *given: F64) -> F64:
+        """``quantity(batch, *given)`` [N, ...] of arrays [N, ...] that no relief changes, which it does not either."""
+        if self.bases is None or not self.rungs:
+            return quantity(self, *given)
+        return np.repeat(quantity(self.bases, *(each[:: self.rungs] for each in given)), self.rungs, axis=0)
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""
@@ -92,6 +125,19 @@ class PricedBatch:
         """[N, S] -> [N, P]: the sum of what each rank holds."""
         return self.geometry.contract(stage_values, self.geometry.onto)
 
+    def before(self, stage_s: F64) -> F64:
+        """[N, S] -> [N, P]: over the stages before the first of each rank, of ranks alike the last."""
+        return self.geometry.contract(stage_s, self.geometry.behind)
+
+    def through(self, values: F64, tables: Callable[[PricedBatch], F64]) -> F64:
+        """[N, A] through tables [N, A, B] that no relief changes -> [N, B]."""
+        own = self if self.bases is None else self.bases
+        if self.bases is not None and not self.rungs:
+            return np.asarray(np.einsum("na,nab->nb", values, tables(own)[self.base]))
+        table = tables(own)
+        by_base = values.reshape(len(own.batch), -1, values.shape[1])
+        return np.matmul(by_base, table).reshape(len(values), -1)
+
     def work_by_rank(self, stage_s: F64) -> F64:
         """[N, S] -> [N, P]: what a rank works on for one micro-batch. Fed from both ends, it has half of two stages."""
         return self.geometry.contract(stage_s, self.geometry.work)
@@ -99,13 +145,14 @@ class PricedBatch:
 
 SCHEDULE_FACTS: dict[str, Bool] = {
     fact: np.array([bool(getattr(schedule, fact)) for schedule in SCHEDULE_TABLE.values()])
-    for fact in ("pairs_ends", "v_shaped", "runs_overlapped")
+    for fact in ("pairs_ends", "runs_overlapped", "plans_with_costs", "splits_backward")
 }
 
 
-def priced_batch(case: Case, batch: StrategyBatch, *, whole: bool = False) -> PricedBatch:
-    """``whole``: every stage and every rank apart."""
-    return PricedBatch(case=case, batch=batch, table=price_table(case, batch), geometry=geometry_of(batch, whole=whole))
+def priced_batch(case: Case, batch: StrategyBatch, *, also: Sequence[int] = (), whole: bool = False) -> PricedBatch:
+    """``also``: further recompute masks to price; ``whole``: every stage and every rank apart."""
+    table = price_table(case, batch, also)
+    return PricedBatch(case=case, batch=batch, table=table, geometry=geometry_of(batch, whole=whole))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

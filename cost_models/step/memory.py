@@ -37,7 +37,7 @@ def parameters_by_rank(group: PricedBatch) -> F64:
         stage_dense = stage_dense + dense[:, head, None] * lonely + dense[:, embedding, None] * away
     rank_dense = group.by_rank(stage_dense)
     if model.tied_embeddings:
-        same = geometry.present[:, :, embedding] & geometry.present[:, :, head]
+        same = geometry.each_row(geometry.present[:, :, embedding] & geometry.present[:, :, head])
         rank_dense = rank_dense - np.where(same, dense[:, head, None] - model.hidden, 0.0)
     expert = group.by_rank(group.on_stages(group.priced(prices.expert_parameters)))
     return np.stack([rank_dense, expert], axis=1)
@@ -87,7 +87,7 @@ def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload
     """Of the optimizer state, what appears at the first optimizer step only, where the peak was read after one step:
     Adam's moments, 8 of 12 B (half of 8 B of 16-bit or single moments). [N, P]."""
     if not workload.peak_of_first_step:
-        return np.zeros_like(dense)
+        return np.zeros(())
     moments = 8.0 if workload.optimizer_bytes >= 10.0 else workload.optimizer_bytes / 2
     return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))[
         "optimizer"

@@ -10,7 +10,7 @@ Axes: N strategies of one layout, P pipeline ranks, K layer kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -45,19 +45,37 @@ class StepMemory:
 
 def step_memory(costs: StageCosts, group: PricedBatch) -> StepMemory:
     """``costs``: stages before any effect (none of them moves bytes)."""
-    batch, workload = group.batch, group.case.workload
-    parameters = group.once(parameters_held)
-    dense, expert = parameters[:, 0], parameters[:, 1]
-    causes = mem.static_bytes(dense, expert, batch, workload)
-    saved = costs.saved_bytes - costs.swapped_bytes
-    causes["activations"] = np.einsum("ns,nsp->np", saved, group.once(held_on_stages))
-    head = group.table.prices.saved_bytes[group.table.point, group.table.mask, HEAD]
-    one = group.by_rank(costs.saved_bytes) / batch.vpp[:, None]
-    late = mem.late_optimizer_bytes(dense, expert, batch, workload)
-    causes = at_the_peak(causes, head[:, None] * group.once(losses), one, workspace(group), late)
+    static = _static(group)
+    causes = static | dict(zip(MOVED, fullest(_moments(costs, group, static)), strict=True))
     allocated = added(causes.values())
-    causes |= mem.overhead_bytes(allocated, batch, group.case.hardware)
+    causes |= mem.overhead_bytes(allocated, group.batch, group.case.hardware)
     return StepMemory(by_cause=causes, allocated_bytes=allocated, reserved_bytes=added(causes.values()))
+
+
+def peak_reserved_bytes(costs: StageCosts, group: PricedBatch) -> F64:
+    """``reserved_bytes`` of the fullest rank alone, [N]."""
+    static = _static(group)
+    most = reduce(np.maximum, map(added, _moments(costs, group, static)))
+    allocated = static["weights"] + static["gradients"] + most
+    fullest = allocated.max(axis=1, keepdims=True)  # the overheads grow with it
+    return added([fullest, *mem.overhead_bytes(fullest, group.batch, group.case.hardware).values()])[:, 0]
+
+
+def _moments(costs: StageCosts, group: PricedBatch, static: dict[str, F64]) -> list[Moment]:
+    return moments(held(costs, group, static["optimizer"]), workspace(group))
+
+
+def _static(group: PricedBatch) -> dict[str, F64]:
+    """Weights, gradients and optimizer state, [N, P] each."""
+
+    def whole(own: PricedBatch) -> F64:
+        batch = replace(own.batch, offload_frac=np.zeros(len(own.batch)))
+        dense, expert = parameters_held(own).transpose(1, 0, 2)
+        return np.stack(list(mem.static_bytes(dense, expert, batch, own.case.workload).values()), axis=1)
+
+    weights, gradients, optimizer = group.once(whole).transpose(1, 0, 2)
+    on_card = (1.0 - group.batch.offload_frac)[:, None]
+    return {"weights": weights, "gradients": gradients, "optimizer": optimizer * on_card}
 
 
 def added(parts: Iterable[F64]) -> F64:
@@ -91,26 +109,55 @@ class Workspace:
     kept: F64  # there at every moment: weight-gradient stand-ins that Transformer Engine caches
 
 
-def at_the_peak(
-    causes: dict[str, F64], head_saved: F64, one_micro_batch: F64, work: Workspace, moments: F64
-) -> dict[str, F64]:
-    """Bytes by cause at each rank's fullest moment. ``moments``: bytes of optimizer state that only its step creates."""
-    activations, optimizer = causes["activations"], causes["optimizer"]
-    before = optimizer - moments
-    nothing = np.zeros(())
-    options: list[tuple[F64, F64, F64, F64]] = [  # activations, logits, transient, optimizer
-        (activations, work.loss, work.kept, before),
-        (np.maximum(activations - head_saved, 0.0), nothing, work.kept + work.layer, before),
-        (np.maximum(activations - one_micro_batch, 0.0), nothing, work.kept + work.embedding, before),
-        (nothing, nothing, work.kept + work.step, optimizer),
+MOVED = ("activations", "logits", "transient", "optimizer")
+Moment = tuple[F64, F64, F64, F64]  # bytes of each cause of MOVED, [N, P] or one number for all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """Bytes that a rank holds beside weights, gradients and working sets, [N, P] each."""
+
+    activations: F64
+    head: F64  # of them, the head's
+    one_micro_batch: F64  # of them, those of one micro-batch
+    optimizer: F64
+    late: F64  # of the optimizer's, what only its step creates
+
+
+def held(costs: StageCosts, group: PricedBatch, optimizer: F64) -> Held:
+    """What the stages save and the ranks have in flight of it."""
+    table = group.table
+    head = table.prices.saved_bytes[table.point, table.mask, HEAD]
+    dense, expert = group.once(parameters_held).transpose(1, 0, 2)
+    return Held(
+        activations=group.through(costs.saved_bytes - costs.swapped_bytes, held_on_stages),
+        head=head[:, None] * group.once(losses),
+        one_micro_batch=group.by_rank(costs.saved_bytes) / group.batch.vpp[:, None],
+        optimizer=optimizer,
+        late=mem.late_optimizer_bytes(dense, expert, group.batch, group.case.workload),
+    )
+
+
+def moments(own: Held, work: Workspace) -> list[Moment]:
+    """What comes and goes at each of the four moments."""
+    nothing, before = np.zeros(()), own.optimizer - own.late
+    return [
+        (own.activations, work.loss, work.kept, before),
+        (np.maximum(own.activations - own.head, 0.0), nothing, work.kept + work.layer, before),
+        (np.maximum(own.activations - own.one_micro_batch, 0.0), nothing, work.kept + work.embedding, before),
+        (nothing, nothing, work.kept + work.step, own.optimizer),
     ]
+
+
+def fullest(options: list[Moment]) -> Moment:
+    """Of each rank; of equals the first."""
     chosen, most = options[0], added(options[0])
-    for option in options[1:]:  # of equals the first
+    for option in options[1:]:
         total = added(option)
         more = total > most
         chosen = tuple(np.where(more, new, old) for new, old in zip(option, chosen, strict=True))  # type: ignore[assignment]
         most = np.where(more, total, most)
-    return causes | dict(zip(("activations", "logits", "transient", "optimizer"), chosen, strict=True))
+    return chosen
 
 
 def workspace(group: PricedBatch) -> Workspace:
@@ -139,7 +186,7 @@ def _fixed_workspace(group: PricedBatch) -> F64:
     batch, model, workload = group.batch, group.case.model, group.case.workload
     shards = np.where(batch.zero_stage >= 1, batch.dp * batch.cp, 1).astype(float)  # of optimizer state
     kinds = [_kind_workspace(kind, model, batch, workload) for kind in model.kinds]
-    present = group.geometry.present
+    present = group.geometry.each_row(group.geometry.present)
     vocabulary = vocabulary_weight(model, batch)[:, None]
     on_head, on_embedding = present[:, :, HEAD], present[:, :, EMBEDDING]
     loss = _loss_workspace(batch, model, workload)[:, None] + BF16 * vocabulary
@@ -161,10 +208,11 @@ def _fixed_workspace(group: PricedBatch) -> F64:
 
 def _widest(values: F64, group: PricedBatch) -> F64:
     """[N, K] of the kinds present on each rank -> [N, P]."""
-    present = group.geometry.present
-    out = np.zeros((len(values), present.shape[1]))
+    geometry = group.geometry
+    out = np.zeros((len(values), geometry.ranks))
     for kind in range(values.shape[1]):
-        out = np.maximum(out, np.where(present[:, :, kind], values[:, kind, None], 0.0))
+        present = geometry.each_row(geometry.present[:, :, kind])
+        np.maximum(out, present * values[:, kind, None], out=out)
     return out
 
 

@@ -5,6 +5,7 @@ Axes: N strategies, S distinct stages, P distinct ranks, C columns of the price 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,9 @@ from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64, I64
 
 STEP_CAUSES = FAMILIES + ("recompute", "pp_comm", "dp_comm", "swap", "bubble", "optimizer", "overhead", "straggler")
+
+
+Pipeline = Callable[[StageCosts, StageCosts, PricedBatch], F64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,11 +59,11 @@ def step_times(costs: StageCosts, group: PricedBatch) -> StepTimes:
     return StepTimes(step_s=total + times["straggler"], by_cause=by_cause, critical_rank=critical, busy_s=busy)
 
 
-def step_s(costs: StageCosts, group: PricedBatch) -> F64:
-    """The sum of ``step_times`` alone, [N]."""
+def step_s(costs: StageCosts, group: PricedBatch, pipeline: Pipeline = pipeline_s) -> F64:
+    """The sum of ``step_times`` alone, [N]; with another ``pipeline`` than the closed form, a bound."""
     stages = affected_stages(costs, group).costs
     end = sum(end_causes(stages, rank_load(stages, group), group).values())
-    return np.asarray((pipeline_s(costs, stages, group) + end) * (1.0 + straggler_frac(group)))
+    return np.asarray((pipeline(costs, stages, group) + end) * (1.0 + group.once(straggler_frac)))
 
 
 def affected_stages(costs: StageCosts, group: PricedBatch) -> Affected:

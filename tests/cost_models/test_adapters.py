@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from autodeploy.hardware import load_hardware
 from autodeploy.models import load_model
-from autodeploy.search.real_parts import price_one
+from autodeploy.one_strategy import price_one
 from autodeploy.stacks import Program, load_stack, settle
 from cost_models.adapters import adapter_parameters
 

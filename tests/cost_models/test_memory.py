@@ -10,7 +10,8 @@ import pytest
 from cost_models.inputs import SoftwareStack
 from cost_models.layers import layer_ops
 from cost_models.step.memory import late_optimizer_bytes, static_bytes
-from cost_models.step.memory_peaks import Workspace, at_the_peak
+from cost_models.step.memory_peaks import Held, Workspace, fullest
+from cost_models.step.memory_peaks import moments as moments_of
 from cost_models.strategies import recompute_mask
 from cost_models.weight_shapes import layer_weights, vocabulary_weight
 from tests.cost_models.helpers import core, gpt, workload
@@ -20,11 +21,15 @@ NAMES = ("loss", "layer", "embedding", "step", "kept")
 
 def _peak(activations=10.0, optimizer=12.0, head=2.0, one=4.0, moments=0.0, **work):
     whole = {name: np.full((1, 1), work.get(name, 0.0)) for name in NAMES}
-    causes = {"activations": np.full((1, 1), activations), "optimizer": np.full((1, 1), optimizer)}
-    found = at_the_peak(
-        causes, np.full((1, 1), head), np.full((1, 1), one), Workspace(**whole), np.full((1, 1), moments)
-    )
-    return {name: float(value[0, 0]) for name, value in found.items()}
+    figures = {
+        "activations": activations,
+        "optimizer": optimizer,
+        "head": head,
+        "one_micro_batch": one,
+        "late": moments,
+    }
+    held = Held(**{name: np.full((1, 1), value) for name, value in figures.items()})
+    return sum(float(np.sum(part)) for part in fullest(moments_of(held, Workspace(**whole))))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def _peak(activations=10.0, optimizer=12.0, head=2.0, one=4.0, moments=0.0, **wo
     ],
 )
 def test_the_fullest_moment_wins(work, moments, total) -> None:
-    assert sum(_peak(moments=moments, **work).values()) == pytest.approx(total)
+    assert _peak(moments=moments, **work) == pytest.approx(total)
 
 
 def test_a_first_step_lacks_adams_moments_only() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from autodeploy.errors import InputError
 from autodeploy.files import csv_rows, guarded, load_arrays, numbers, parse_json, parse_yaml, read_text
-from autodeploy.files.guard import BROKEN
+from autodeploy.files.guard import broken
 from autodeploy.hardware import load_hardware
 from autodeploy.hardware.library import profiles_folder
 
@@ -53,7 +53,7 @@ def test_a_pipe_is_read_up_to_the_limit(tmp_path: Path) -> None:
     os.close(read_end)
 
 
-@pytest.mark.parametrize("error", BROKEN)
+@pytest.mark.parametrize("error", broken())
 def test_whatever_a_reader_raises_becomes_one_line(error: type[Exception]) -> None:
     with pytest.raises(InputError, match="file.txt = .*must be a table") as told, guarded("file.txt", "a table"):
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "bad") if error is UnicodeDecodeError else error("bad\nthing")

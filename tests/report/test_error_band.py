@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -28,7 +26,7 @@ from autodeploy.strategy.notation import parse_strategy
 LIKE = Likeness(
     "Hopper", "16 bit", "dense", "nemo-25", "pipelined", "several nodes", "tensor parallel", "few micro-batches"
 )
-OTHER = replace(LIKE, stack="torchtitan-2025")
+OTHER = LIKE._replace(stack="torchtitan-2025")
 
 
 def family(name: str, like: Likeness, *errors: float) -> Family:

@@ -11,7 +11,7 @@ from autodeploy.errors import InputError
 from autodeploy.hardware import load_hardware
 from autodeploy.models import load_model
 from autodeploy.models.files import parse_yaml
-from autodeploy.search.real_parts import price_one
+from autodeploy.one_strategy import price_one
 from autodeploy.stacks import Program, default_stack, load_stack, parse_sets, settle, stack_names
 from autodeploy.stacks.apply import context_of
 from autodeploy.stacks.fields import KERNEL_SETS, stack_fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ from scipy.optimize import nnls
 
 from autodeploy.errors import InputError
 from autodeploy.files import csv_rows, read_text
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SampleCost:
     """Seconds of a sequence of documents that do not attend to each other."""
 

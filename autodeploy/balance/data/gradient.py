@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 LOSS_NORMALISATIONS = {
     "global_token": "",
@@ -38,7 +37,7 @@ CAPACITIES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GradientEffect:
     """``unchanged``: equal but for the order of floating-point sums. ``changes``: what differs, and the remedy."""
 

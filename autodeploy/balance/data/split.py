@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from autodeploy.balance.data.cost import SampleCost
+from cost_models.records import record
 
 ROOMY_FRACS = (
     0.75,
@@ -33,7 +34,7 @@ class _Shape(Protocol):
     def most_parts(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Parts:
     """How samples are split; arrays [N]."""
 

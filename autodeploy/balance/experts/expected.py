@@ -7,19 +7,20 @@ Axes besides the package's: K samples (steps).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from autodeploy.balance.experts.place import POLISH, hierarchical, place
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, replica_counts
+from cost_models.records import record
 
 _NEVER = 1e300
 _GAIN = 1e-5  # smallest relative gain that counts
 _CELLS = 2_000_000  # numbers held at a time by one neighbourhood
 
 
-@dataclass(frozen=True, kw_only=True)
+@record
 class Search:
     """How far the exchange looks."""
 

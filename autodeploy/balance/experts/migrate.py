@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Links:
     """What one copy of an expert weighs (weights and optimizer state) and how fast a card sends and receives."""
 
@@ -34,7 +33,7 @@ class Links:
         return self.bytes_per_expert / self.inter_bytes_per_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Cost:
     """Price of a migration, each [L]: the busiest card's seconds by level, bytes and copies moved."""
 
@@ -147,7 +146,7 @@ def settle(new: I64, old: I64) -> I64:
     return result
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Move:
     """One copy of an expert to receive. When all moves of the layer are done it takes ``slot`` of ``to_card``."""
 

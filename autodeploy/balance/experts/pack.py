@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64, I64, Bool
+from cost_models.records import record
 
 _FULL = 1e30  # above any load: a full bin is never chosen
 _HELD = 1e20  # a bin that holds a copy already is chosen only when every other bin is full
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Start:
     """Bins that are partly filled: load [L, B], items [L, B], experts held [L, E, B]."""
 

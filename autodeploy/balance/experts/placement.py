@@ -6,19 +6,18 @@ Loads are tokens routed to an expert; a replicated expert's tokens are split eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Topology:
     """Cards of one expert-parallel group, numbered node by node."""
 
@@ -39,7 +38,7 @@ class Topology:
         return np.repeat(np.arange(self.nodes), self.cards_per_node)
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Placement:
     """``slot_expert`` [L, G, C]: the expert held by each slot; ``experts`` is E."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ from autodeploy.balance.experts.place import hierarchical
 from autodeploy.balance.experts.placement import F64, Placement, Topology, card_loads, load_bound, max_over_mean
 from autodeploy.balance.experts.report import SCHEMA
 from autodeploy.balance.experts.shares import fixed_fractions, shared_card_loads
+from cost_models.records import record
 
 SAMPLES = 200  # steps at most by which shares and expected peaks are judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PlaceRequest:
     """What was asked besides the loads."""
 

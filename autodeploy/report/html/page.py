@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from autodeploy.report.html.look import CSS, DRAW_JS, SORT_JS
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Figure:
     """A Plotly figure as plain data; ``caption`` is its plain text below."""
 
@@ -24,7 +24,7 @@ class Figure:
     caption: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Markup:
     """HTML whose texts are escaped already."""
 
@@ -34,13 +34,13 @@ class Markup:
 Part = Figure | Markup
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Section:
     title: str
     parts: Sequence[Part]
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Page:
     title: str
     subtitle: str

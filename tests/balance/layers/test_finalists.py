@@ -7,10 +7,10 @@ import pytest
 
 from autodeploy.balance.layers import BalanceOptions
 from autodeploy.cli.case import CaseOptions, load_case
+from autodeploy.one_strategy import price_one
 from autodeploy.replay import simulated_step_s
 from autodeploy.replay.balanced import options_for, stages_of
 from autodeploy.replay.finalists import find_finals, replayed_s, variants_of
-from autodeploy.search.real_parts import price_one
 from tests.cli.runner import run
 
 SMALL = ("llama-3.1-8b", "--hardware", "h100-sxm", "--devices", "16", "--seq-length", "8192", "--global-batch", "64")

@@ -9,6 +9,7 @@ import pytest
 
 from autodeploy.schedule import SCHEDULES
 from autodeploy.schedule.live_memory import in_flight_chunks as counted
+from autodeploy.schedule.operations import I
 from autodeploy.schedule.table import build_schedule, order_function
 from autodeploy.strategy.backends import BACKENDS
 from cost_models.errors import ConfigError
@@ -36,6 +37,8 @@ def test_record_agrees_with_its_order(name: str) -> None:
     assert (held <= limit).all() if record.limit_only else (held == limit).all()
     paired = any(len(slot) == 2 for ops in order.orders for slot in ops)
     assert paired == (record.pairs != "none")
+    split = any(op[0] == I for ops in order.orders for slot in ops for op in slot)
+    assert split == record.splits_backward
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -68,13 +71,28 @@ def test_aliases_are_each_of_one_schedule() -> None:
         ({"pairs_ends": True}, "Schedule.pairs_ends"),
         ({"placement": "w"}, "Schedule.placement"),
         ({"order": "zb_v"}, "Schedule.order"),
-        ({"closed_form": lambda c: np.zeros(1)}, "Schedule.closed_form"),
-        ({"in_flight": lambda s: 0 * s.rank}, "Schedule.in_flight"),
     ],
 )
 def test_a_wrong_record_is_refused_when_it_is_built(change: dict, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         replace(SCHEDULE_TABLE["zb-v"], **change)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_figures_are_within_reason(name: str) -> None:
+    SCHEDULE_TABLE[name].check_figures()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"closed_form": lambda c: np.zeros(1)}, "Schedule.closed_form"),
+        ({"in_flight": lambda s: 0 * s.rank}, "Schedule.in_flight"),
+    ],
+)
+def test_wrong_figures_are_refused(change: dict, field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        replace(SCHEDULE_TABLE["zb-v"], **change).check_figures()
 
 
 def test_unknown_name_lists_the_table() -> None:
