@@ -138,16 +138,13 @@ def _with_balanced_layers(request: SearchRequest, pool: Candidates, twin: Twin) 
     if twin.balanced is None or request.axes.layout is not None:
         return pool
     leaders = rank(replace(request, top=BALANCED), pool, pool.step_s, pool.step_s).candidates
-    kept = [pool]
-    for i in range(len(leaders)):
-        origin = leaders.take(slice(i, i + 1))
-        found = twin.balanced(request, origin.batch)
-        if found is None or not twin.valid(request, found)[0]:
-            continue
-        priced = twin.screened(request, found)
-        if priced.feasible[0] and priced.score[0] < origin.score[0]:
-            kept.append(priced)
-    return Candidates.concatenate(kept)
+    rows, found = twin.balanced(request, leaders.batch)
+    if not len(rows):
+        return pool
+    valid = twin.valid(request, found)
+    priced = twin.screened(request, found)
+    better = valid & priced.feasible & (priced.score < leaders.score[rows])
+    return Candidates.concatenate([pool, priced.take(better)])
 
 
 def _misses(request: SearchRequest, twin: Twin, deadline: float | None) -> list[NearMiss]:

@@ -12,14 +12,15 @@ from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import Candidates, objective, price
 from autodeploy.search.request import Bound, Evaluate, Price, SearchRequest, SimulateBatch
 from autodeploy.search.space import Space
-from cost_models.strategies import F64, Bool, Ladder, StrategyBatch
+from cost_models.strategies import F64, I64, Bool, Ladder, StrategyBatch
 
 if TYPE_CHECKING:
     from cost_models.step import Bounds, StepCost
 
 Valid = Callable[[SearchRequest, StrategyBatch], Bool]
 Decide = Callable[[SearchRequest, Candidates, "StepCost"], Decision]  # candidates, and where their time goes
-Balanced = Callable[[SearchRequest, StrategyBatch], StrategyBatch | None]  # one strategy with its layers balanced
+# Strategies with their layers balanced, where that is shorter, and the rows that they are of.
+Balanced = Callable[[SearchRequest, StrategyBatch], tuple[I64, StrategyBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,10 +170,10 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from tests.search import fakes
 from autodeploy.search.run import Twin, search
-def refiner(case, batch):
+def price(case, batch):
     print("at work", flush=True); time.sleep(0.05)
-    return fakes.evaluate(case, batch).step_s
-twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, refiner=refiner)
+    return fakes.evaluate(case, batch)
+twin = Twin(evaluate=fakes.evaluate, price=price, space=fakes.space, valid=fakes.valid)
 asked = fakes.request(method="random", trials=int(sys.argv[3]), storage=sys.argv[2], study="s", seed=int(sys.argv[4]))
 result = search(asked, twin)
 print("done", result.refined, flush=True)
