@@ -60,7 +60,9 @@ def balanced(case: Case, strategies: StrategyBatch, backend: str) -> tuple[I64, 
     """
     start = evaluate(case, strategies, per_rank=True)
     beside = _beside_layers(start)
-    rows, layouts, lanes = [], [], np.zeros(len(strategies), dtype=bool)
+    rows: list[int] = []
+    layouts: list[Layout] = []
+    lanes = np.zeros(len(strategies), dtype=bool)
     for row in range(len(strategies)):
         strategy = strategies.take(np.array([row]))
         layout = strategies.layouts[int(strategies.layout[row])]

@@ -164,7 +164,7 @@ def reliefs_around(origins: StrategyBatch, free: Mapping[str, bool]) -> Reliefs:
 
 
 def _somewhere(values: Sequence[float], ladder: Ladder, bases: StrategyBatch, valid: Valid) -> tuple[float, ...]:
-    allowed = valid(ladder.expand(bases)).reshape(len(bases), len(ladder)).any(axis=0)
+    allowed = np.any(valid(ladder.expand(bases)).reshape(len(bases), len(ladder)), axis=0).tolist()
     return tuple(value for value, kept in zip(values, allowed, strict=True) if kept or value == 0.0)
 
 
