@@ -50,7 +50,9 @@ def _init(cls: Any, kw_only: bool) -> Callable[..., None]:
             if kw_only or len(given) > len(names) or not named.keys().isdisjoint(names[: len(given)]):
                 raise TypeError(f"{cls.__name__}() takes {', '.join(names)}{' by name' if kw_only else ', each once'}")
             named.update(zip(names, given, strict=False))
-        values = {**defaults, **named}
+        values = self.__dict__
+        values.update(defaults)
+        values.update(named)
         for name, make in factories.items():
             if name not in values:
                 values[name] = make()
@@ -59,7 +61,6 @@ def _init(cls: Any, kw_only: bool) -> Callable[..., None]:
             raise TypeError(f"{cls.__name__}() takes {', '.join(names)}: missing or unknown: {', '.join(wrong)}")
         for name, make in own.items():
             values[name] = make()
-        self.__dict__.update(values)
         if finish is not None:
             finish(self)
 

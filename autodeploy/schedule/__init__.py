@@ -12,7 +12,7 @@ from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder
 from autodeploy.schedule.operations import OrderCosts, PipelineShape, Schedule, ScheduleError
 from autodeploy.schedule.request import EpMasking, SimulationRequest, SimulationResult, StepEvents
 from autodeploy.schedule.segments import SEGMENTS, Segment
-from autodeploy.schedule.simulate import simulate
+from autodeploy.schedule.simulate import simulate, simulated_s
 from autodeploy.schedule.table import SCHEDULES, build_schedule
 
 __all__ = [
@@ -35,4 +35,5 @@ __all__ = [
     "StepTail",
     "build_schedule",
     "simulate",
+    "simulated_s",
 ]

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autodeploy.schedule.interleaved import check_group, chunk_operations, warm_up_chunks
-from autodeploy.schedule.operations import Op, PipelineShape, Schedule, Slot, loop_placement, one_direction
+import numpy as np
+
+from autodeploy.schedule.interleaved import check_group, warm_up_chunks
+from autodeploy.schedule.operations import PipelineShape, Schedule, loop_placement, of_arrays
+from autodeploy.schedule.turns import side_by_side
 
 
 def adaptive_pipe(shape: PipelineShape) -> Schedule:
@@ -23,29 +26,6 @@ def adaptive_pipe_with(shape: PipelineShape, pair_warm_up: bool, pair_cool_down:
     """As `adaptive_pipe`, with the overlap of two micro-batches of one direction in either end on or off."""
     check_group(shape)
     shape = replace(shape, ep_overlap=True)
-    orders = [_rank_order(shape, rank, pair_warm_up, pair_cool_down) for rank in range(shape.pp)]
-    return one_direction("adaptive-pipe", shape, loop_placement(shape.pp, shape.vpp), orders)
-
-
-def _rank_order(shape: PipelineShape, rank: int, pair_warm_up: bool, pair_cool_down: bool) -> list[Slot]:
-    forwards, backwards = chunk_operations(shape, rank)
-    warm_up = warm_up_chunks(shape, rank)
-    order = _one_way(forwards[:warm_up], pair_warm_up)
-    order += list(zip(forwards[warm_up:], backwards, strict=False))
-    return order + _one_way(backwards[len(forwards) - warm_up :], pair_cool_down)
-
-
-def _one_way(ops: list[Op], pair: bool) -> list[Slot]:
-    """Micro-batches 2k and 2k+1 of the same stage go together on every rank, so pairs never wait in a circle."""
-    slots: list[Slot] = []
-    position = 0
-    while position < len(ops):
-        op = ops[position]
-        follows = ops[position + 1] if position + 1 < len(ops) else None
-        if pair and follows and follows[1] == op[1] and op[2] % 2 == 0 and follows[2] == op[2] + 1:
-            slots.append((op, follows))
-            position += 2
-        else:
-            slots.append((op,))
-            position += 1
-    return slots
+    warm_up = np.array([warm_up_chunks(shape, rank) for rank in range(shape.pp)])
+    ops, first = side_by_side(shape, warm_up, pair_warm_up, pair_cool_down)
+    return of_arrays("adaptive-pipe", shape, loop_placement(shape.pp, shape.vpp), ops, first)

@@ -1,70 +1,131 @@
-"""Templates for the slots of a graph, and the lane orders that are worth a replay."""
+"""The lane orders that are worth a replay, estimated for all entries of the catalogue and many requests at once.
+
+Axes: N scenarios of each, J jobs (scenarios of a request whose most work is on the same rank), K entries of the catalogue,
+X pairs of that rank.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.alike import first_best
-from autodeploy.schedule.blocks import BlockGraph, SlotKind
-from autodeploy.schedule.lane_orders import CATALOGUE, LaneOrder, ordered_streams
-from autodeploy.schedule.operations import B, F
-from autodeploy.schedule.replay import price_slots
-from autodeploy.schedule.segments import COMPUTE, Structure, build_streams
-from autodeploy.schedule.templates import LANES, Template, make_template
+from autodeploy.schedule.blocks import SlotKind
+from autodeploy.schedule.graphs import graph_of
+from autodeploy.schedule.lane_orders import CATALOGUE
+from autodeploy.schedule.pricing import SlotCosts, transfer_matrices
+from autodeploy.schedule.segments import Structure
+from autodeploy.schedule.slots import slot_template
+from autodeploy.schedule.templates import LANES, Template
+from autodeploy.schedule.work import Work
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 TRIED = 3  # of the catalogue: the estimate does not always name the fastest
+READ = (0, 1, 2, LANES)  # inputs that the estimate asks for: lanes, and the arrival of a stream alone
+ROUNDS = 3  # of the pairs until they keep their pace
 
 
-@lru_cache(maxsize=8192)
-def slot_template(
-    kinds: tuple[int, ...],
-    structures: tuple[Structure, ...],
-    entry: LaneOrder | None,
-    joint: bool = False,
-    early_gradient: bool = True,
-    send_lane: int = COMPUTE,
-) -> Template:
-    """The template of a slot; without an entry nothing overlaps."""
-    if entry is None:
-        streams = build_streams(kinds, structures)
-        return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
-    streams, sequence = ordered_streams(kinds, structures, entry, early_gradient)
-    return make_template(streams, sequence, blocking=False, joint=joint, send_lane=send_lane)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Job:
+    """Scenarios `rows` of a request, and the slots that decide: pairs, then each half of a pair alone."""
+
+    work: int
+    rows: I64
+    slots: tuple[SlotKind, ...]
+    turns: float
+    ranks: int
 
 
-def slot_templates(
-    graph: BlockGraph, structures: tuple[Structure, ...], entry: LaneOrder | None, pairs: str, send_lane: int
-) -> list[Template]:
-    """One per slot kind of the graph; `pairs` as in the record of the schedule."""
-    joint, early = pairs == "joint", pairs == "early"
-    return [
-        slot_template(kinds, tuple(structures[s] for s in stages), entry, joint and len(kinds) == 2, early, send_lane)
-        for kinds, stages in graph.kinds
-    ]
-
-
-def promising_lane_orders(
-    graph: BlockGraph, structures: tuple[Structure, ...], packed_s: F64, piece_overhead_s: float
-) -> NDArray[np.bool_]:
-    """Entries of `CATALOGUE` worth a replay: the `TRIED` with the shortest estimated steps, [catalogue, N].
+def promising_lane_orders(works: Sequence[Work]) -> list[Bool]:
+    """Entries of `CATALOGUE` worth a replay: the `TRIED` with the shortest estimated steps, [catalogue, N] each.
 
     Estimate: micro-batches x chunks x the pace of the paired slots of the rank with most work, and for the ends (p-1)
     times the passage of a single forward and a single backward.
     """
-    chosen = np.zeros((len(CATALOGUE), packed_s.shape[-1]), dtype=bool)
-    chosen[0] = True
-    for pairs, rows in _paired_kinds(graph, packed_s):
-        part = np.ascontiguousarray(packed_s[..., rows])
-        estimates = [_estimate_s(graph, pairs, structures, part, entry, piece_overhead_s) for entry in CATALOGUE]
-        chosen[:, rows] = _shortest(np.array(estimates))
+    chosen = [np.zeros((len(CATALOGUE), work.request.scenarios), dtype=bool) for work in works]
+    alike: dict[tuple[int, ...], list[_Job]] = defaultdict(list)
+    for at, work in enumerate(works):
+        chosen[at][0] = True
+        for job in _jobs(at, work):
+            alike[len(job.rows), len(job.slots), round(1e9 * work.request.piece_overhead_s)].append(job)
+    for jobs in alike.values():
+        shortest = _shortest(_estimates_s(works, jobs))
+        for job, found in zip(jobs, np.split(shortest, len(jobs), axis=1), strict=True):
+            chosen[job.work][:, job.rows] = found
     return chosen
 
 
-def _shortest(estimates_s: F64) -> NDArray[np.bool_]:
+def _jobs(at: int, work: Work) -> list[_Job]:
+    """Empty where the schedule pairs nothing."""
+    graph, schedule = graph_of(work.request, "none"), work.request
+    ranks = graph.pairs_of_rank
+    if not ranks:
+        return []
+    stage_s = work.stages.cells.sum(axis=1)[work.stages.of]  # [S, N]
+    heaviest = first_best(-stage_s[graph.pair_stages].sum(axis=2).max(axis=1))
+    jobs = []
+    for rank in np.unique(heaviest):
+        pairs = tuple(work.stages.slots(ranks[rank]))
+        halves = tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
+        turns = schedule.micro_batches * schedule.stages / schedule.pp
+        rows = np.flatnonzero(heaviest == rank)
+        jobs.append(_Job(work=at, rows=rows, slots=pairs + halves, turns=turns, ranks=schedule.pp))
+    return jobs
+
+
+def _estimates_s(works: Sequence[Work], jobs: list[_Job]) -> F64:
+    """Seconds of a step under each lane order, [K, J x N]."""
+    matrix = _priced(works, jobs)
+    pairs = len(jobs[0].slots) // 3
+    passage = matrix[LANES, LANES, :, :, pairs:].mean(axis=2) * 2
+    clocks = np.zeros((LANES, *passage.shape))
+    before = clocks[0]
+    for _ in range(ROUNDS):
+        before = clocks.max(axis=0)
+        for pair in range(pairs):
+            clocks = (matrix[:LANES, :LANES, :, :, pair] + clocks[:, None]).max(axis=0)
+    pace = (clocks.max(axis=0) - before) / pairs
+    turns, ranks = (np.array([getattr(job, name) for job in jobs])[:, None] for name in ("turns", "ranks"))
+    return np.asarray(turns * pace + (ranks - 1) * passage).reshape(len(CATALOGUE), -1)
+
+
+def _priced(works: Sequence[Work], jobs: list[_Job]) -> F64:
+    """Transfer matrices of the slots of each job under each lane order, [D in, D out, K, J, slots, N]."""
+    templates: list[Template] = []
+    cells, first_cell, place = [], 0, []
+    distinct: list[tuple[tuple[int, ...], tuple[Structure, ...], list[int]]] = []
+    for job in jobs:
+        stages = works[job.work].stages
+        index: dict[SlotKind, int] = {}
+        place.append([len(distinct) + index.setdefault(slot, len(index)) for slot in job.slots])
+        layer_cells = stages.cells.shape[1]
+        for kinds, own in index:
+            distinct.append(
+                (kinds, tuple(stages.structures[s] for s in own), [first_cell + s * layer_cells for s in own])
+            )
+        own_cells = stages.cells[:, :, job.rows]
+        cells.append(own_cells.reshape(-1, len(job.rows)))
+        first_cell += len(cells[-1])
+    for entry in CATALOGUE:
+        templates += [slot_template(kinds, structures, entry.name) for kinds, structures, _ in distinct]
+    at = np.array([[*cell, cell[-1]][:2] for _, _, cell in distinct])
+    costs = SlotCosts(
+        seconds=np.concatenate(cells),
+        at=np.tile(at, (len(CATALOGUE), 1)),
+        piece_overhead_s=works[jobs[0].work].request.piece_overhead_s,
+    )
+    matrix = transfer_matrices(templates, costs, READ)
+    by_entry = matrix.reshape(len(READ), len(READ), len(CATALOGUE), len(distinct), -1)
+    return by_entry[:, :, :, np.array(place)]
+
+
+def _shortest(estimates_s: F64) -> Bool:
     """The `TRIED` least of [K, N] for each scenario; equals but for rounding go in the order of the catalogue."""
     left, chosen = estimates_s.copy(), np.zeros(estimates_s.shape, dtype=bool)
     columns = np.arange(estimates_s.shape[1])
@@ -73,48 +134,3 @@ def _shortest(estimates_s: F64) -> NDArray[np.bool_]:
         chosen[best, columns] = True
         left[best, columns] = np.inf
     return chosen
-
-
-def _estimate_s(
-    graph: BlockGraph,
-    pairs: tuple[SlotKind, ...],
-    structures: tuple[Structure, ...],
-    packed_s: F64,
-    entry: LaneOrder,
-    piece_overhead_s: float,
-) -> F64:
-    """Seconds of a step under one lane order, [N]."""
-    schedule = graph.schedule
-    slots = pairs + tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
-    templates = [slot_template(kinds, tuple(structures[s] for s in stages), entry) for kinds, stages in slots]
-    matrix = price_slots(slots, templates, packed_s, None, piece_overhead_s).matrix
-    passage = matrix[len(pairs) :, LANES, LANES].mean(axis=0) * 2
-    turns = schedule.micro_batches * schedule.stages / schedule.pp
-    return np.asarray(turns * _pace_s(matrix[: len(pairs)]) + (schedule.pp - 1) * passage)
-
-
-def _pace_s(pair_matrices: F64, rounds: int = 3) -> F64:
-    """Seconds per paired slot when they follow one another on a rank and inputs are there in time, [N]."""
-    clocks = np.zeros((LANES, pair_matrices.shape[-1]))
-    before = clocks[0]
-    for _ in range(rounds):
-        before = clocks.max(axis=0)
-        for matrix in pair_matrices[:, :LANES, :LANES]:
-            clocks = (matrix + clocks[None]).max(axis=1)
-    return np.asarray((clocks.max(axis=0) - before) / len(pair_matrices))
-
-
-def _paired_kinds(graph: BlockGraph, packed_s: F64) -> list[tuple[tuple[SlotKind, ...], NDArray[np.int64]]]:
-    """Forward-backward pairs of the rank with the most time in them, at most four kinds; with the scenarios that have
-    their most time there. Empty where the schedule pairs nothing."""
-    by_rank: dict[int, set[int]] = {}
-    for kind, rank in zip(graph.kind, graph.rank, strict=True):
-        if graph.kinds[kind][0] == (F, B):
-            by_rank.setdefault(int(rank), set()).add(int(kind))
-    if not by_rank:
-        return []
-    stage_s = packed_s.sum(axis=(1, 2))  # [S, N]
-    most = [np.max([stage_s[list(graph.kinds[k][1])].sum(axis=0) for k in kinds], axis=0) for kinds in by_rank.values()]
-    heaviest = first_best(-np.array(most))
-    chosen = [tuple(graph.kinds[k] for k in sorted(kinds)[:4]) for kinds in by_rank.values()]
-    return [(chosen[r], np.flatnonzero(heaviest == r)) for r in np.unique(heaviest)]

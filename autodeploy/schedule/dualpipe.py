@@ -21,6 +21,7 @@ from autodeploy.schedule.operations import (
     one_direction,
     require_single_chunk,
     require_two_chunks,
+    slot_arrays,
     v_placement,
 )
 
@@ -43,13 +44,15 @@ def dualpipe(shape: PipelineShape) -> Schedule:
         )
         half_rank = min(rank, p - 1 - rank)
         orders.append(_run(program, p // 2, half_rank, m // 2))
+    ops, first = slot_arrays(orders)
     return Schedule(
         name="dualpipe",
         pp=p,
         stages=p,
         micro_batches=m,
         rank_of=(tuple(range(p)), tuple(range(p - 1, -1, -1))),
-        orders=tuple(tuple(order) for order in orders),
+        ops=ops,
+        first=first,
         direction_of=(0,) * (m // 2) + (1,) * (m // 2),
         weight_copies=2,
     )

@@ -6,24 +6,18 @@ Source: Megatron-LM `core/pipeline_parallel/schedules.py`, `forward_backward_pip
 
 from __future__ import annotations
 
-from autodeploy.schedule.operations import (
-    B,
-    F,
-    PipelineShape,
-    Schedule,
-    ScheduleError,
-    Slot,
-    loop_placement,
-    one_direction,
-)
-from cost_models.schedules.interleaved import chunk_table, runs_in_groups
+import numpy as np
+
+from autodeploy.schedule.operations import PipelineShape, Schedule, ScheduleError, loop_placement, of_arrays
+from autodeploy.schedule.turns import one_by_one
+from cost_models.schedules.interleaved import runs_in_groups
 
 
 def interleaved(shape: PipelineShape) -> Schedule:
     """Bubble (p-1)(F+B)/v; min(mv, 2(p-r-1)+(v-1)G+1) chunks in flight on rank r (one more with EP overlap)."""
     check_group(shape)
-    orders = [_rank_order(shape, rank) for rank in range(shape.pp)]
-    return one_direction("interleaved", shape, loop_placement(shape.pp, shape.vpp), orders)
+    warm_up = np.array([warm_up_chunks(shape, rank) for rank in range(shape.pp)])
+    return of_arrays("interleaved", shape, loop_placement(shape.pp, shape.vpp), *one_by_one(shape, warm_up))
 
 
 def check_group(shape: PipelineShape) -> None:
@@ -46,20 +40,3 @@ def warm_up_chunks(shape: PipelineShape, rank: int) -> int:
     if shape.vpp == 1:
         return min(total, shape.pp - rank - 1 + shape.ep_overlap)
     return min(total, 2 * (shape.pp - rank - 1) + (shape.vpp - 1) * shape.group_size + shape.ep_overlap)
-
-
-def chunk_operations(shape: PipelineShape, rank: int) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-    """All forwards and all backwards of `rank`, each in its own order."""
-    table = chunk_table(shape.vpp, shape.micro_batches, shape.group_size)
-    forwards = [(F, chunk * shape.pp + rank, i) for chunk, i in table]
-    backwards = [(B, (shape.vpp - 1 - chunk) * shape.pp + rank, i) for chunk, i in table]
-    return forwards, backwards
-
-
-def _rank_order(shape: PipelineShape, rank: int) -> list[Slot]:
-    forwards, backwards = chunk_operations(shape, rank)
-    warm_up = warm_up_chunks(shape, rank)
-    order: list[Slot] = [(op,) for op in forwards[:warm_up]]
-    for forward, backward in zip(forwards[warm_up:], backwards, strict=False):
-        order += [(forward,), (backward,)]
-    return order + [(op,) for op in backwards[len(forwards) - warm_up :]]

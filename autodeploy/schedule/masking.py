@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.blocks import BlockGraph
-from autodeploy.schedule.replay import NodeTimes
-from autodeploy.schedule.request import EpMasking
+from autodeploy.schedule.request import EpMasking, NodeTimes
 from autodeploy.schedule.segments import COMPUTE, IS_EP
 
 F64 = NDArray[np.float64]

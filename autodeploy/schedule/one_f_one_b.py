@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from autodeploy.schedule.operations import (
-    PipelineShape,
-    Schedule,
-    loop_placement,
-    one_direction,
-    require_single_chunk,
-    slots_of,
-)
-from cost_models.schedules.one_f_one_b import one_f_one_b_orders
+import numpy as np
+
+from autodeploy.schedule.operations import PipelineShape, Schedule, loop_placement, of_arrays, require_single_chunk
+from autodeploy.schedule.turns import one_by_one
 
 
 def one_f_one_b(shape: PipelineShape) -> Schedule:
     """Bubble (p-1)(F+B); min(m, p-r) micro-batches in flight on rank r."""
     require_single_chunk("1f1b", shape)
-    orders = slots_of(one_f_one_b_orders(shape.pp, 1, shape.micro_batches, 0))
-    return one_direction("1f1b", shape, loop_placement(shape.pp, 1), orders)
+    warm_up = np.minimum(shape.micro_batches, np.arange(shape.pp)[::-1])
+    return of_arrays("1f1b", shape, loop_placement(shape.pp, 1), *one_by_one(shape, warm_up))

@@ -13,15 +13,24 @@ A slot is one operation, or two that a rank runs side by side (forward of one mi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 F, B, I, W = 0, 1, 2, 3  # noqa: E741  forward; full backward; backward for the input; backward for the weights
 KIND_NAMES = ("F", "B", "I", "W")
 
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+
 Op = tuple[int, int, int]
 Slot = tuple[Op, ...]
 Order = tuple[Slot, ...]
+NO_OP = (-1, -1, -1)
 
 
 class ScheduleError(ValueError):
@@ -77,13 +86,14 @@ class PipelineShape:
         return self.group or self.pp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Schedule:
-    """Operation lists of all ranks, and where each virtual stage lives.
+    """The slots of all ranks as arrays, and where each virtual stage lives. B slots.
 
-    `rank_of[d][s]` is the rank of stage s for direction d; `direction_of[i]` the direction of micro-batch i (all 0
-    but for DualPipe, which holds two copies of the weights). `warm_up[r]` counts the slots of rank r before its first
-    backward, `cool_down[r]` those after its last forward.
+    `ops` [B, 2, 3]: kind, stage and micro-batch of the one or two operations of each slot, `NO_OP` where there is no second;
+    rank after rank, `first` [P + 1] the first slot of each rank and the end. `rank_of[d][s]` is the rank of stage s for
+    direction d; `direction_of[i]` the direction of micro-batch i (all 0 but for DualPipe, which holds two copies of the
+    weights).
     """
 
     name: str
@@ -91,33 +101,35 @@ class Schedule:
     stages: int
     micro_batches: int
     rank_of: tuple[tuple[int, ...], ...]
-    orders: tuple[Order, ...]
+    ops: I32
+    first: I64
     direction_of: tuple[int, ...]
     weight_copies: int = 1
-    warm_up: tuple[int, ...] = field(default=())
-    cool_down: tuple[int, ...] = field(default=())
 
-    def __post_init__(self) -> None:
-        if not self.warm_up:
-            object.__setattr__(self, "warm_up", tuple(_leading_forwards(o) for o in self.orders))
-            object.__setattr__(self, "cool_down", tuple(_trailing_backwards(o) for o in self.orders))
+    @cached_property
+    def orders(self) -> tuple[Order, ...]:
+        """The slots of each rank, as tuples."""
+        slots = [(tuple(one),) if two[0] < 0 else (tuple(one), tuple(two)) for one, two in self.ops.tolist()]
+        return tuple(tuple(slots[self.first[r] : self.first[r + 1]]) for r in range(self.pp))
 
     def rank(self, stage: int, micro_batch: int) -> int:
         return self.rank_of[self.direction_of[micro_batch]][stage]
 
+    @property
+    def warm_up(self) -> I64:
+        """Slots of each rank before its first backward, [P]."""
+        forwards = np.asarray((self.ops[:, :, 0] <= F).all(axis=1))
+        return np.array([_leading(forwards[low:high]) for low, high in pairwise(self.first)])
 
-def _leading_forwards(order: Order) -> int:
-    for position, slot in enumerate(order):
-        if any(kind != F for kind, _, _ in slot):
-            return position
-    return len(order)
+    @property
+    def cool_down(self) -> I64:
+        """Slots of each rank after its last forward, [P]."""
+        none = np.asarray((self.ops[:, :, 0] != F).all(axis=1))
+        return np.array([_leading(none[low:high][::-1]) for low, high in pairwise(self.first)])
 
 
-def _trailing_backwards(order: Order) -> int:
-    for position, slot in enumerate(reversed(order)):
-        if any(kind == F for kind, _, _ in slot):
-            return position
-    return len(order)
+def _leading(flags: NDArray[np.bool_]) -> int:
+    return len(flags) if flags.all() else int(np.argmin(flags))
 
 
 ScheduleFn = Callable[[PipelineShape], Schedule]
@@ -128,15 +140,30 @@ def slots_of(orders: Sequence[Sequence[Op]]) -> list[list[Slot]]:
     return [[(op,) for op in order] for order in orders]
 
 
+def slot_arrays(orders: Sequence[Sequence[Slot]]) -> tuple[I32, I64]:
+    """`ops` and `first` of a schedule, from the slots of each rank."""
+    count = sum(len(order) for order in orders)
+    pairs: Iterable[Slot] = (slot if len(slot) == 2 else (*slot, NO_OP) for order in orders for slot in order)
+    flat = chain.from_iterable(chain.from_iterable(pairs))
+    ops = np.fromiter(flat, dtype=np.int32, count=6 * count).reshape(count, 2, 3)
+    return ops, np.cumsum([0, *(len(order) for order in orders)])
+
+
 def one_direction(name: str, shape: PipelineShape, rank_of: list[int], orders: list[list[Slot]]) -> Schedule:
     """A schedule with one copy of the weights."""
+    return of_arrays(name, shape, rank_of, *slot_arrays(orders))
+
+
+def of_arrays(name: str, shape: PipelineShape, rank_of: list[int], ops: I32, first: I64) -> Schedule:
+    """As `one_direction`, for slots that are arrays already."""
     return Schedule(
         name=name,
         pp=shape.pp,
         stages=len(rank_of),
         micro_batches=shape.micro_batches,
         rank_of=(tuple(rank_of),),
-        orders=tuple(tuple(order) for order in orders),
+        ops=ops,
+        first=first,
         direction_of=(0,) * shape.micro_batches,
     )
 

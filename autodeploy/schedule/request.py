@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from autodeploy.schedule.costs import LayerSegments, StageCosts, StageMemory, StepTail
 from autodeploy.schedule.operations import OrderCosts, PipelineShape, Schedule, ScheduleError
-from autodeploy.schedule.replay import NodeTimes
 from autodeploy.schedule.table import SCHEDULES
 from cost_models.schedules import SCHEDULE_TABLE
 
@@ -113,6 +112,19 @@ class EpMasking:
     steady_ep_s: F64
     steady_exposed_s: F64
     steady_masked_frac: F64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTimes:
+    """Every segment of the step, E events: times [E, N], the rest [E]. `slot` counts from 0 in graph order."""
+
+    start_s: F64
+    end_s: F64
+    slot: I64
+    stream: I64
+    layer: I64
+    segment: I64
+    lane: I64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

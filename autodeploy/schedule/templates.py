@@ -1,26 +1,46 @@
 """A slot as a small max-plus machine: what it reads (lane clocks, stream inputs), its nodes, what it writes.
 
 The times of a slot are a max-plus linear function of D = 5 inputs: the clocks of the three lanes, and the arrivals of
-its two streams. `transfer_matrix` computes that function once per kind of slot, so a step is replayed slot by slot and
-still gives exactly the times of every segment; `node_ends_s` recovers those when asked for.
+its two streams. `pricing.py` computes that function once per kind of slot, so a step is replayed slot by slot and still
+gives exactly the times of every segment; `node_ends_s` recovers those when asked for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.segments import COMPUTE, SENDS, Node, Streams
+from autodeploy.schedule.segments import COMPUTE, LANE_OF, SEGMENTS, SENDS, Node, Streams
 
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 LANES = 3
 INPUTS = LANES + 2  # compute, intra, inter clocks; arrivals of stream 0 and stream 1
-ABSENT = -np.inf
+NEVER = INPUTS  # row of what nothing waits for
+FIRST_NODE = INPUTS + 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeArrays:
+    """The nodes of a template as index arrays, [n] each; what they wait for as rows: inputs, `NEVER`, nodes.
+
+    A wait that another wait implies is left out; `level`: how many nodes wait for one another before it.
+    """
+
+    level: I64
+    waits: I64  # [n, W], padded with NEVER
+    count: I64  # of the waits
+    exits: I64  # [INPUTS, X], rows whose latest makes each output, padded with NEVER
+    stream: I64
+    cell: I64  # layer x segments + segment
+    pieces: I64
+    lane: I64
+
+
+@dataclass(frozen=True, eq=False)
 class Template:
     """Nodes in evaluation order. `queue[n]` is the lane whose order node n keeps (all compute when blocking)."""
 
@@ -30,6 +50,58 @@ class Template:
     reads: tuple[tuple[int, ...], ...]  # for each node: inputs (0..4) it waits for
     lane_last: tuple[int, ...]  # last node of each lane, -1 if the slot leaves the lane alone
     exits: tuple[tuple[int, ...], ...]
+
+    @property
+    def uses(self) -> frozenset[int]:
+        """Inputs that the slot reads or changes."""
+        return frozenset({*self.queue, *(LANES + stream for stream in range(len(self.exits)))})
+
+    @cached_property
+    def arrays(self) -> NodeArrays:
+        waits, level = _needed_waits(self)
+        of_node = [(n.stream, n.layer * SEGMENTS + n.segment, n.pieces, LANE_OF[n.segment]) for n in self.nodes]
+        stream, cell, pieces, lane = np.array(of_node, dtype=np.int64).reshape(-1, 4).T
+        return NodeArrays(
+            level=np.array(level, dtype=np.int64),
+            waits=_padded(waits),
+            count=np.array([len(rows) for rows in waits], dtype=np.int64),
+            exits=_padded(_exit_rows(self)),
+            stream=stream,
+            cell=cell,
+            pieces=pieces,
+            lane=lane,
+        )
+
+
+def _needed_waits(template: Template) -> tuple[list[list[int]], list[int]]:
+    """Rows that each node waits for, without those that another of them waits for in turn; and the levels."""
+    before: list[int] = [0] * FIRST_NODE  # rows before each row, as bits
+    waits: list[list[int]] = []
+    level: list[int] = []
+    for after, read in zip(template.waits, template.reads, strict=True):
+        rows = [*read, *(FIRST_NODE + n for n in after)]
+        implied = 0
+        for row in rows:
+            implied |= before[row]
+        kept = [row for row in rows if not implied >> row & 1]
+        for row in kept:
+            implied |= 1 << row
+        before.append(implied)
+        waits.append(kept)
+        level.append(1 + max((level[row - FIRST_NODE] for row in kept if row > NEVER), default=-1))
+    return waits, level
+
+
+def _exit_rows(template: Template) -> list[list[int]]:
+    """Rows whose latest makes each output: an output that nothing changes is the input."""
+    lanes = [[lane if last < 0 else FIRST_NODE + last] for lane, last in enumerate(template.lane_last)]
+    streams = [[FIRST_NODE + n for n in nodes] or [LANES + j] for j, nodes in enumerate(template.exits)]
+    return lanes + streams + [[LANES + j] for j in range(len(streams), INPUTS - LANES)]
+
+
+def _padded(rows: list[list[int]]) -> I64:
+    widest = max((len(row) for row in rows), default=1)
+    return np.array([row + [NEVER] * (widest - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), widest)
 
 
 def make_template(
@@ -73,22 +145,3 @@ def node_ends_s(template: Template, durations_s: list[F64], inputs_s: list[F64])
             start = np.maximum(start, source)
         ends.append(start + duration)
     return ends
-
-
-def transfer_matrix(template: Template, durations_s: list[F64]) -> F64:
-    """[T, out, in, N]: seconds from each input to each output, -inf where the output does not depend on the input."""
-    types, scenarios = durations_s[0].shape
-    inputs = []
-    for j in range(INPUTS):
-        unit = np.full((types, INPUTS, scenarios), ABSENT)
-        unit[:, j] = 0.0
-        inputs.append(unit)
-    ends = node_ends_s(template, [d[:, None, :] for d in durations_s], inputs)
-    matrix = np.full((types, INPUTS, INPUTS, scenarios), ABSENT)
-    for lane in range(LANES):
-        matrix[:, lane] = inputs[lane] if template.lane_last[lane] < 0 else ends[template.lane_last[lane]]
-    for stream, exits in enumerate(template.exits):
-        matrix[:, LANES + stream] = inputs[LANES + stream] if not exits else ends[exits[0]]
-        for node in exits[1:]:
-            np.maximum(matrix[:, LANES + stream], ends[node], out=matrix[:, LANES + stream])
-    return matrix

@@ -65,7 +65,7 @@ class LaneCosts:
     backward: Direction
     again: Direction  # recomputed parts
     weight_s: F64
-    layers: F64  # [S, 1], at least 1
+    layers: F64  # at least 1; [S, N], or [S, 1] of one layout
 
     def take(self, at: I64 | slice) -> LaneCosts:
         """The strategies at `at`."""

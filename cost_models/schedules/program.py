@@ -103,9 +103,12 @@ def work_through(orders: Orders, c: PipelineCosts, micro_batches: int, group: in
     return np.asarray(end.max(axis=0))
 
 
-def by_micro_batches(c: PipelineCosts, price: Callable[[PipelineCosts, int, int], F64]) -> F64:
-    """Applies `price` to the strategies of each (micro-batches, group) in turn, [N]."""
-    m, g = c.micro_batches, c.group
+def by_micro_batches(
+    c: PipelineCosts, price: Callable[[PipelineCosts, int, int], F64], worked: I64 | None = None
+) -> F64:
+    """Applies `price` to the strategies of each (micro-batches, group) in turn, [N]; `worked`: of micro-batches fewer, as
+    many as are worked through."""
+    m, g = c.micro_batches if worked is None else worked, c.group
     out = np.empty(len(m))
     for shape in sorted(set(zip(m.tolist(), g.tolist(), strict=True))):
         at = np.flatnonzero((m == shape[0]) & (g == shape[1]))

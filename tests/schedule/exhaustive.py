@@ -8,8 +8,9 @@ from itertools import combinations, product
 import numpy as np
 
 from autodeploy.schedule.operations import B, F
+from autodeploy.schedule.pricing import SlotCosts, transfer_matrices
 from autodeploy.schedule.segments import SEGMENTS, Segment, Streams, build_streams
-from autodeploy.schedule.templates import LANES, Template, make_template, transfer_matrix
+from autodeploy.schedule.templates import LANES, Template, make_template
 
 FORWARD = [Segment(k) for k in range(6)]
 BACKWARD = [Segment(k) for k in range(12, 20)]
@@ -69,12 +70,12 @@ def all_templates() -> Iterator[Template]:
 
 def rate_s(template: Template, seconds: np.ndarray, rounds: int = 4) -> np.ndarray:
     """Seconds a pair adds when pairs follow each other, inputs there in time; `seconds` [K, N]."""
-    durations = [(seconds[node.segment] / node.pieces)[None] for node in template.nodes]
-    matrix = transfer_matrix(template, durations)[0, :LANES, :LANES]
+    costs = SlotCosts(seconds=seconds, at=np.zeros((1, 2), dtype=np.int64))
+    matrix = transfer_matrices([template], costs, range(LANES))[:, :, 0]
     clocks = np.zeros((LANES, seconds.shape[1]))
     ends = []
     for _ in range(rounds):
-        clocks = (matrix + clocks[None]).max(axis=1)
+        clocks = (matrix + clocks[:, None]).max(axis=0)
         ends.append(clocks.max(axis=0))
     return ends[-1] - ends[-2]
 

@@ -1,0 +1,26 @@
+"""The template of a slot: its nodes in the order of a catalogue entry, kept by what it depends on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from autodeploy.schedule.lane_orders import lane_order, ordered_streams
+from autodeploy.schedule.segments import COMPUTE, Structure, build_streams
+from autodeploy.schedule.templates import Template, make_template
+
+
+@lru_cache(maxsize=8192)
+def slot_template(
+    kinds: tuple[int, ...],
+    structures: tuple[Structure, ...],
+    entry: str | None,
+    joint: bool = False,
+    early_gradient: bool = True,
+    send_lane: int = COMPUTE,
+) -> Template:
+    """The template of a slot; without an entry nothing overlaps."""
+    if entry is None:
+        streams = build_streams(kinds, structures)
+        return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
+    streams, sequence = ordered_streams(kinds, structures, lane_order(entry), early_gradient)
+    return make_template(streams, sequence, blocking=False, joint=joint, send_lane=send_lane)
