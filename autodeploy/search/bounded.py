@@ -77,6 +77,8 @@ class BoundedScreen:
 
     def add(self, part: Laddered) -> Shortlist | None:
         """Pass 1 over one part; and pass 2 where the window is full."""
+        if not len(part):
+            return None
         found = self.bounds(self.request.case, part.bases, part.ladder)
         memory = found.peak_reserved_bytes
         self._in_window += len(part)
