@@ -59,10 +59,10 @@ def compiled(depth: int, fold_hop: bool) -> Levels:
     makers = np.stack(
         [np.where(forward >= 0, made[0, forward, i], -1), np.where(backward >= 0, made[1, backward + 2, j], -1)]
     )
-    after_pair = np.where(cost[makers] >= 4 * stages, 2 + 2 * forward[makers], 0)
-    crosses = fold_hop | (np.stack([forward, backward]) != np.array([[depth], [depth - 1]]))
-    delay = np.where(makers >= 0, after_pair + crosses, 0)
-    return levels_of([len(program) for program in programs], cost, makers, delay)
+    # both outputs of a pair cross ranks, or neither does
+    crosses = fold_hop | np.where(forward >= 0, forward != depth - 1, backward != depth)
+    delay = np.where(cost >= 4 * stages, 2 + 2 * forward, 0) + crosses
+    return levels_of([len(program) for program in programs], makers, cost, delay)
 
 
 def _operations(depth: int, rank: int, micro_batches: int) -> list[tuple[int, int, int, int, int]]:

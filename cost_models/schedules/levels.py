@@ -14,15 +14,16 @@ from cost_models.errors import ConfigError
 from cost_models.records import record
 from cost_models.schedules.facts import F64, I64
 
-LAID_OUT = 1 << 15  # costs that are put in order at a time
+LAID_OUT = 1 << 13  # costs that are put in order at a time
 
 
 @record
 class Levels:
-    """Operations in the order of levels; what they end at is kept in rows that are used again (row 0: the step's start).
+    """Operations in the order of levels, and the rows of their times: when each ends (row 0: the start of the step) and, `rows`
+    later, when what it sends arrives. Rows are used again.
 
-    `starts` [levels + 1]: first operation of each level. `takes` [(K + 1) x O]: rows of the inputs, then of the operation
-    before, level by level. `cost` [O] and `delay` [K x O]: rows of the costs and of what lies between maker and taker.
+    `starts` [levels + 1]: first operation of each level. `takes` [(K + 1) x O]: rows of the inputs, then of the end before,
+    level by level. `cost`, `delay` [O]: rows of the costs, and of what lies between the end and the arrival.
     """
 
     starts: list[int]
@@ -36,9 +37,9 @@ class Levels:
     last: I64  # rows of the ranks' last operations
 
 
-def levels_of(ranks: list[int], cost: I64, makers: I64, delay: I64) -> Levels:
-    """Of operations listed rank by rank, `ranks` how many each has. `makers` and `delay` [K, O]: of its inputs the operation
-    that makes it (-1: there from the start), and the row of the delay after that."""
+def levels_of(ranks: list[int], makers: I64, cost: I64, delay: I64) -> Levels:
+    """Of operations listed rank by rank, `ranks` how many each has. `makers` [K, O]: of each input the operation that makes it,
+    -1 where it is there from the start."""
     ends = np.cumsum(ranks)
     order = _in_levels(ends - ranks, ends, makers)
     by_level, starts = np.concatenate(order), np.cumsum([0, *map(len, order)])
@@ -50,10 +51,11 @@ def levels_of(ranks: list[int], cost: I64, makers: I64, delay: I64) -> Levels:
     rows, writes = _rows(starts, place[needed], place[ends - 1])
     row_of = np.zeros(len(cost) + 1, dtype=np.int64)
     row_of[by_level] = np.repeat(writes - starts[:-1], np.diff(starts)) + np.arange(len(cost))
+    takes = row_of[needed]
+    takes[:-1] += np.where(takes[:-1] > 0, rows, 0)
     return Levels(
-        starts=starts.tolist(), writes=writes.tolist(), takes=_level_by_level(row_of[needed], starts),
-        cost=cost[by_level], delay=_level_by_level(delay[:, by_level], starts), inputs=len(makers), rows=rows,
-        width=max(map(len, order)), last=row_of[ends - 1],
+        starts=starts.tolist(), writes=writes.tolist(), takes=_level_by_level(takes, starts), cost=cost[by_level],
+        delay=delay[by_level], inputs=len(makers), width=max(map(len, order)), rows=rows, last=row_of[ends - 1],
     )  # fmt: skip
 
 
@@ -101,21 +103,25 @@ def _level_by_level(rows: I64, starts: I64) -> I64:
 
 def end_s(levels: Levels, costs: F64, delays: F64) -> F64:
     """End of the last operation, [N]; `costs` and `delays` [rows, N]."""
-    starts, inputs = levels.starts, levels.inputs
-    ends = np.zeros((levels.rows, costs.shape[1]))
+    times = np.zeros((2 * levels.rows, costs.shape[1]))
     step = max(1, LAID_OUT // (costs.shape[1] * levels.width))
     for first in range(0, len(levels.writes), step):
-        low, high = starts[first], starts[min(first + step, len(levels.writes))]
-        cost = costs.take(levels.cost[low:high], axis=0)
-        delay = delays.take(levels.delay[inputs * low : inputs * high], axis=0)
-        for level in range(first, min(first + step, len(levels.writes))):
-            a, b, write = starts[level], starts[level + 1], levels.writes[level]
-            many = b - a
-            ready = ends.take(levels.takes[(inputs + 1) * a : (inputs + 1) * b], axis=0)
-            arrives = ready[: inputs * many]
-            arrives += delay[inputs * (a - low) : inputs * (b - low)]
-            start = ready[:many]
-            for at in range(many, len(ready), many):
-                np.maximum(start, ready[at : at + many], out=start)
-            np.add(start, cost[a - low : b - low], out=ends[write : write + many])
-    return np.asarray(ends.take(levels.last, axis=0).max(axis=0))
+        _work_through(levels, range(first, min(first + step, len(levels.writes))), costs, delays, times)
+    return np.asarray(times.take(levels.last, axis=0).max(axis=0))
+
+
+def _work_through(levels: Levels, some: range, costs: F64, delays: F64, times: F64) -> None:
+    """`some` of the levels."""
+    ends, arrivals, takes = times[: levels.rows], times[levels.rows :], levels.inputs + 1
+    low, high = levels.starts[some.start], levels.starts[some.stop]
+    cost, delay = costs.take(levels.cost[low:high], axis=0), delays.take(levels.delay[low:high], axis=0)
+    to = low
+    for level in some:
+        at, to, write = to, levels.starts[level + 1], levels.writes[level]
+        many = to - at
+        ready = times.take(levels.takes[takes * at : takes * to], axis=0)
+        start, end = ready[:many], ends[write : write + many]
+        for row in range(many, takes * many, many):
+            np.maximum(start, ready[row : row + many], out=start)
+        np.add(start, cost[at - low : to - low], out=end)
+        np.add(end, delay[at - low : to - low], out=arrivals[write : write + many])

@@ -15,7 +15,7 @@ from cost_models.schedules.lanes import LaneCosts
 from cost_models.schedules.least import least_pipeline_s, rank_seconds
 from cost_models.schedules.table import SCHEDULE_TABLE
 
-BLOCK = 1024  # strategies worked on at a time: the arrays of a block stay in cache
+BLOCK = 512  # strategies worked on at a time: the arrays of a block stay in cache
 
 
 def closed_form_step_s(

@@ -32,8 +32,9 @@ def compiled(orders: Orders, pp: int, vpp: int, micro_batches: int, group: int) 
     made[1, -1] = made[0, -1]  # the last stage's backward follows its forward
     maker = np.where(kind == F, made[0, stage, i], np.where(backward, made[1, stage + 1, i], -1))
     rank_of = np.repeat(np.arange(pp), [len(rank) for rank in ranks])
-    hop = (maker >= 0) & (rank_of[maker] != rank_of)
-    return levels_of([len(rank) for rank in ranks], kind * stages + stage, maker[None], hop[None].astype(np.int64))
+    hop = np.zeros(len(kind), dtype=np.int64)
+    hop[maker[maker >= 0]] = (rank_of[maker] != rank_of)[maker >= 0]
+    return levels_of([len(rank) for rank in ranks], maker[None], kind * stages + stage, hop)
 
 
 def work_through(orders: Orders, c: PipelineCosts, micro_batches: int, group: int) -> F64:
