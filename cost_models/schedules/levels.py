@@ -40,7 +40,7 @@ class Levels:
 def levels_of(ranks: list[int], makers: I64, cost: I64, delay: I64) -> Levels:
     """Of operations listed rank by rank, `ranks` how many each has. `makers` [K, O]: of each input the operation that makes it,
     -1 where it is there from the start."""
-    ends = np.cumsum(ranks)
+    ends = np.cumsum(np.array(ranks, dtype=np.int64))
     order = _in_levels(ends - ranks, ends, makers)
     by_level, starts = np.concatenate(order), np.cumsum([0, *map(len, order)])
     before = np.arange(-1, len(cost) - 1)
