@@ -77,12 +77,12 @@ class StepEnd:
 def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
     """Gradient reduction, parameter gathering and the optimizer of every rank."""
     stack, dense, expert = group.case.workload.stack, load.dense_parameters, load.expert_parameters
-    wires = group.once_of(_wires, dense, expert)
+    wires = _wires(group, dense, expert) if group.bases is None else group.once(_wires_of_bases)
     reduce_s, gather_s, buckets = wires[:, 0], wires[:, 1], wires[:, 2]
     # The reduction uses the links that expert communication and P2P leave free.
     free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
     free_forward = np.maximum(load.forward_s - load.busy_link_forward_s, 0.0)
-    hidden = group.once(lambda own: overlaps_grad_reduce(own.batch, stack))[:, None]
+    hidden = group.once(_hides_reduction)[:, None]
     exposed_reduce = np.where(hidden, exposed_s(reduce_s, free_back, buckets, group), reduce_s)
     exposed_gather = exposed_s(gather_s, free_forward, buckets, group) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
@@ -92,23 +92,37 @@ def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
         exposed_s=exposed,
         overlapped_s=reduce_s + gather_s - exposed,
         optimizer_s=_optimizer_of_ranks_s(dense, expert, group),
-        embedding_reduce_s=group.once(lambda own: _tied_embedding_s(own.batch, own.case)),
+        embedding_reduce_s=group.once(_tied_embedding_s),
     )
+
+
+def _wires_of_bases(own: PricedBatch) -> F64:
+    return _wires(own, *own.worked_out(parameters_by_rank).transpose(1, 0, 2))
+
+
+def _hides_reduction(own: PricedBatch) -> Bool:
+    return overlaps_grad_reduce(own.batch, own.case.workload.stack)
 
 
 def _optimizer_of_ranks_s(dense: F64, expert: F64, group: PricedBatch) -> F64:
     """``optimizer_s`` of every rank, [N, P]: between nothing and all of it on the host in a straight line."""
-
-    def both(own: PricedBatch, dense: F64, expert: F64) -> F64:
-        ends = (replace(own.batch, offload_frac=np.full(len(own.batch), share)) for share in (0.0, 1.0))
-        return np.stack([optimizer_s(dense, expert, end, own.case) for end in ends], axis=1)
-
-    on_card, on_host = group.once_of(both, dense, expert).transpose(1, 0, 2)
+    ends = _optimizer_ends_s(group, dense, expert) if group.bases is None else group.once(_optimizer_ends_of_bases_s)
+    on_card, on_host = ends[:, 0], ends[:, 1]
     some = np.flatnonzero(group.batch.offload_frac)
     if len(some):
         share = group.batch.offload_frac[some, None]
         on_card[some] = (1.0 - share) * on_card[some] + share * on_host[some]
-    return np.asarray(on_card)
+    return on_card
+
+
+def _optimizer_ends_s(own: PricedBatch, dense: F64, expert: F64) -> F64:
+    """With nothing and with all of the state on the host, [N, 2, P]."""
+    ends = (replace(own.batch, offload_frac=np.full(len(own.batch), share)) for share in (0.0, 1.0))
+    return np.stack([optimizer_s(dense, expert, end, own.case) for end in ends], axis=1)
+
+
+def _optimizer_ends_of_bases_s(own: PricedBatch) -> F64:
+    return _optimizer_ends_s(own, *own.worked_out(parameters_by_rank).transpose(1, 0, 2))
 
 
 def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -> F64:
@@ -118,13 +132,19 @@ def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -
     exposed. Interleaved, a rank works on ``p`` micro-batches of a chunk before the next, so that all chunks but the last one
     have those to hide under, and the last one, of ``1 / v`` of the bytes, its own pass through one micro-batch.
     """
-    looped = group.batch.schedule == SCHEDULE_CODE["interleaved"]
-    chunks = np.where(looped, group.batch.vpp, 1).astype(float)[:, None]
-    own = computing_s / chunks * (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0))
-    passes = np.minimum(group.micro_batch_group, group.micro_batches)[:, None]
-    ahead = computing_s * (passes * (chunks - 1.0) / chunks)
+    chunks, ahead = group.once(_chunks_and_ahead).T[:, :, None]
+    own = computing_s * ((1.0 - 1.0 / np.maximum(buckets / chunks, 1.0)) / chunks)
     last = np.maximum(wire_s / chunks - own, wire_s / np.maximum(buckets, chunks))
-    return np.asarray(np.maximum(wire_s - ahead - own, last))
+    return np.asarray(np.maximum(wire_s - ahead * computing_s - own, last))
+
+
+def _chunks_and_ahead(own: PricedBatch) -> F64:
+    """Parts in which a rank's parameters are reduced, and passes through one micro-batch under which all but the last of
+    them hide, [N, 2]."""
+    looped = own.batch.schedule == SCHEDULE_CODE["interleaved"]
+    chunks = np.where(looped, own.batch.vpp, 1).astype(float)
+    passes = np.minimum(own.micro_batch_group, own.micro_batches)
+    return np.stack([chunks, passes * (chunks - 1.0) / chunks], axis=1)
 
 
 def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedBatch) -> F64:
@@ -223,9 +243,9 @@ def _offloaded_s(case: Case) -> float:
     return copies + HOST_ADAM_BYTES / hardware.host_adam_rate_bytes_per_s
 
 
-def _tied_embedding_s(batch: StrategyBatch, case: Case) -> F64:
+def _tied_embedding_s(own: PricedBatch) -> F64:
     """Tied input and output embeddings on two ranks sum their gradients once per step."""
-    model = case.model
+    batch, case, model = own.batch, own.case, own.case.model
     if not model.tied_embeddings:
         return np.zeros(len(batch))
     size = model.vocab / batch.tp * model.hidden * case.workload.grad_reduce_bytes
