@@ -37,7 +37,7 @@ def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
     found = Bounds(least_step_s=np.zeros(shape), peak_reserved_bytes=np.zeros(shape))
     if not len(bases):
         return found
-    priced = priced_batch(case, bases, also=np.unique(ladder.recompute).tolist())
+    priced = priced_batch(case, bases, also=np.flatnonzero(np.bincount(ladder.recompute.ravel())).tolist())
     order = np.lexsort([priced.geometry.of, bases.ep_overlap])  # alike beside alike
     for start in range(0, len(order), BASES):
         rows = order[start : start + BASES]

@@ -42,7 +42,7 @@ class PriceTable:
 
 def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> PriceTable:
     """Prices every core point of the batch, under its masks and those of ``also``, that the case's book has not."""
-    asked = {*np.unique(batch.recompute).tolist(), *also}
+    asked = {*np.flatnonzero(np.bincount(batch.recompute)).tolist(), *also}
     prices, point = case.book.prices(case, batch, [*asked, *(mask & ~FULL for mask in asked)])
     return PriceTable(
         prices=prices, point=point, mask=prices.of_mask(batch.recompute), plain=prices.of_mask(batch.recompute & ~FULL)
