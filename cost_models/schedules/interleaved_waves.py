@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64
+from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
@@ -85,7 +85,7 @@ def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int) ->
     )  # fmt: skip
 
 
-def _numbered(codes: I64, used: I64) -> tuple[I64, I64]:
+def _numbered(codes: I64, used: Bool) -> tuple[I64, I64]:
     """`codes` counted from 0 among those used, and the codes that are."""
     seen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
     seen[codes[used]] = 1
