@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.api_results import Estimate, Explanation, Row, SearchResult, Simulation, Step
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 if TYPE_CHECKING:
     from autodeploy.report.entry import Case
@@ -36,7 +35,7 @@ BACKENDS = ("megatron", "mindspeed", "megatron-bridge", "torchtitan", "any")
 GIB = 2**30
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What every question may say beside model, hardware and cards; the defaults are the command line's."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 if TYPE_CHECKING:
     import pandas
@@ -22,7 +21,7 @@ def frame(rows: list[Mapping[str, Any]]) -> pandas.DataFrame:
     return pandas.json_normalize([dict(row) for row in rows])
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One priced strategy. ``values``: every key of its JSON entry (docs/search.md)."""
 
@@ -44,7 +43,7 @@ class Row:
         return Row(values=entry, **{key.name: entry[key.name] for key in fields(Row) if key.name != "values"})
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """``document``: what ``autodeploy estimate --format json`` prints."""
 
@@ -75,7 +74,7 @@ class Estimate:
         return frame([dict(zip(flat, line, strict=True)) for line in zip(*flat.values(), strict=True)])
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation(Estimate):
     """``document``: what ``autodeploy simulate --format json`` prints."""
 
@@ -95,7 +94,7 @@ class Simulation(Estimate):
         return self.row.values["per_rank"]["lanes"]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
     """``document``: what ``autodeploy search --format json`` prints."""
 
@@ -117,7 +116,7 @@ class SearchResult:
         return frame([row.values for row in self.rows])
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One change of one axis. ``gain_s``: seconds saved; None where the strategy cannot be run. ``why_not``: None if better."""
 
@@ -131,7 +130,7 @@ class Step:
     values: Mapping[str, Any]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """``document``: what ``autodeploy explain --format json`` prints."""
 

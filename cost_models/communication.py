@@ -115,11 +115,10 @@ def all_to_all_s(size_bytes: F64, size: F64, stride: F64, hardware: HardwareProf
 
 def _domains_met(domains: F64, experts: int, top_k: int) -> F64:
     """N (1 - C(E - E/N, k) / C(E, k)): of N equal parts of the experts, how many hold one of k experts drawn at random."""
-    met = {}
-    for n in np.unique(domains):
-        rest = round(experts - experts / n)
-        met[float(n)] = n * (1 - comb(rest, top_k) / comb(experts, top_k))
-    return np.array([met[float(n)] for n in np.ravel(domains)]).reshape(np.shape(domains))
+    parts = np.ravel(domains).tolist()
+    drawn = comb(experts, top_k)
+    met = {n: n * (1 - comb(round(experts - experts / n), top_k) / drawn) for n in set(parts)}
+    return np.array([met[n] for n in parts]).reshape(np.shape(domains))
 
 
 def copies_between_nodes(nodes: F64, experts: int, top_k: int, router_top_groups: int = 0) -> F64:

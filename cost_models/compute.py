@@ -33,8 +33,8 @@ class Price:
     forward_s: F64
     backward_input_s: F64
     backward_weight_s: F64
-    forward_kernels: float
-    backward_kernels: float
+    forward_kernels: F64 | float
+    backward_kernels: F64 | float
 
 
 def matmul_dtype(precision: str, device: Device) -> str:
@@ -168,8 +168,7 @@ def _price_expert_by_expert(op: GroupedGemm, device: Device, dtype: str, grad_by
     rows = np.maximum(op.rows / op.groups, 1.0)
     one = price_gemm(Gemm(name=op.name, rows=rows, cols=op.cols, depth=op.depth), device, dtype, grad_bytes)
     n = op.groups
-    kernels = float(np.mean(n))
-    return Price(n * one.forward_s, n * one.backward_input_s, n * one.backward_weight_s, kernels, 2 * kernels)
+    return Price(n * one.forward_s, n * one.backward_input_s, n * one.backward_weight_s, n, 2 * n)
 
 
 def _head_dim_factor(table: Mapping[int, float], dim: float) -> float:

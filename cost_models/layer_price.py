@@ -5,20 +5,20 @@ Axes: U core points, C columns (layer kinds, embedding, MTP, head), F families, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cost_models.adapters import with_adapter
-from cost_models.communication import all_to_all_s, dispatch_s, ring_s
-from cost_models.compute import Price, matmul_dtype, price_attention, price_gemm, price_grouped, price_memory_bound
+from cost_models.compute import Price
 from cost_models.dims import Core
 from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
-from cost_models.operators import Collective, FusedAttention, Gemm, GroupedGemm, LayerOps, MemoryBound, Saved
+from cost_models.operator_price import Travel, price_collectives, price_computes
+from cost_models.operators import Collective, Gemm, LayerOps, Saved
 from cost_models.strategies import F64, I64, Bool
 
 if TYPE_CHECKING:
@@ -73,39 +73,44 @@ class LayerPrices:
         return forward, inputs, weights, again
 
 
-@dataclass(slots=True)
 class _Column:
-    """Accumulates one column of the price list."""
+    """Accumulates one column of the price list. Arrays of families are [F, U] (recompute [M, F, U]) while operators are
+    added, so that one operator's seconds are one row."""
 
-    size: int
-    masks: Sequence[int]
-    forward: F64 = field(init=False)
-    backward_input: F64 = field(init=False)
-    backward_weight: F64 = field(init=False)
-    recompute: F64 = field(init=False)
-    forward_kernels: F64 | float = 0.0
-    backward_kernels: F64 | float = 0.0
-    again_kernels: F64 = field(init=False)  # [U, M] of the forward's, those that run again in the backward
-    intra: F64 = field(init=False)
-    inter: F64 = field(init=False)
-
-    def __post_init__(self) -> None:
-        shape = (self.size, len(FAMILIES))
+    def __init__(self, size: int, masks: Sequence[int]) -> None:
+        self.size, self.masks = size, tuple(masks)
+        shape = (len(FAMILIES), size)
         self.forward, self.backward_input, self.backward_weight = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.recompute = np.zeros((self.size, len(self.masks), len(FAMILIES)))
-        self.again_kernels = np.zeros((self.size, len(self.masks)))
-        self.intra, self.inter = np.zeros(self.size), np.zeros(self.size)
+        self.recompute = np.zeros((len(masks), *shape))
+        self.forward_kernels: F64 | float = 0.0
+        self.backward_kernels: F64 | float = 0.0
+        self.again_kernels = np.zeros(
+            (size, len(masks))
+        )  # [U, M] of the forward's, those that run again in the backward
+        self.intra, self.inter = np.zeros(size), np.zeros(size)
 
     def add(self, family: int, modules: int, price: Price) -> None:
-        self.forward[:, family] += price.forward_s
-        self.backward_input[:, family] += price.backward_input_s
-        self.backward_weight[:, family] += price.backward_weight_s
+        self.forward[family] += price.forward_s
+        self.backward_input[family] += price.backward_input_s
+        self.backward_weight[family] += price.backward_weight_s
         self.forward_kernels += price.forward_kernels
         self.backward_kernels += price.backward_kernels
-        self.again(family, modules, price.forward_s)
-        for m, mask in enumerate(self.masks):
-            if mask & modules:
-                self.again_kernels[:, m] += price.forward_kernels
+        runs_again = self.again(family, modules, price.forward_s)
+        if runs_again.size:
+            self.again_kernels[:, runs_again] += np.asarray(price.forward_kernels)[..., None]
+
+    def again(self, family: int, modules: int, seconds: F64) -> NDArray[np.intp]:
+        """Adds ``seconds`` under the masks that recompute one of ``modules``, and says which these are."""
+        runs_again, _ = masks_with(self.masks, modules)
+        if runs_again.size:
+            self.recompute[runs_again, family] += seconds
+        return runs_again
+
+    def turned(self) -> None:
+        """Families last, as the price list has them: [U, F] and [U, M, F]."""
+        for name in ("forward", "backward_input", "backward_weight"):
+            setattr(self, name, np.ascontiguousarray(getattr(self, name).T))
+        self.recompute = np.ascontiguousarray(np.moveaxis(self.recompute, 2, 0))
 
     def wait_for_host(
         self, issue: F64 | float, issue_back: F64 | float, drained: F64 | float, overlapped: Bool, blocking: bool
@@ -128,22 +133,19 @@ class _Column:
         self.forward[:, host] += waits(issue, busy, drained)
         self.backward_input[:, host] += waits(issue_back, back, 0.0)
 
-    def again(self, family: int, modules: int, seconds: F64) -> None:
-        for m, mask in enumerate(self.masks):
-            if mask & modules:
-                self.recompute[:, m, family] += seconds
-
 
 def price_layers(case: Case, core: Core, masks: Sequence[int]) -> LayerPrices:
     """One pass over the operators of every column."""
     model, hardware, workload = case.model, case.hardware, case.workload
     if workload.stack.short_bursts:
         hardware = replace(hardware, device=replace(hardware.device, sustained_frac=1.0))
-    listed = [layer_ops(kind, model, workload, core) for kind in model.kinds]
-    listed.append(embedding_ops(model, workload, core))
-    listed.append(mtp_ops(model, workload, core) if model.mtp_modules else LayerOps())
-    listed.append(head_ops(model, workload, core))
-    columns = [_price_column(ops, hardware, workload, core, masks) for ops in listed]
+    blocks = {kind: layer_ops(kind, model, workload, core) for kind in model.kinds}
+    head = head_ops(model, workload, core)
+    mtp = mtp_ops(model, workload, core, blocks[model.mtp_layer_kind], head) if model.mtp_modules else LayerOps()
+    listed = [*blocks.values(), embedding_ops(model, workload, core), mtp, head]
+    computes = price_computes([op for ops in listed for op in ops.computes], hardware, workload, core.size)
+    travels = price_collectives([op for ops in listed for op in ops.collectives], hardware, workload, core)
+    columns = [_price_column(ops, computes, travels, hardware, workload, core, masks) for ops in listed]
     kept = [[_in_recipe(item, workload) for item in ops.saved] for ops in listed]
     saved = np.stack([_saved_by_mask(items, masks, core.size) for items in kept], axis=2)
     whole = len(model.kinds) if workload.stack.swap_whole_layers else 0
@@ -180,64 +182,56 @@ def _in_recipe(item: Saved, workload: Workload) -> Saved:
     return replace(item, size_bytes=item.size_bytes * (narrow if item.role == "input" else besides))
 
 
+@lru_cache(maxsize=4096)
+def masks_with(masks: tuple[int, ...], modules: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Places of the masks that recompute one of ``modules``, and of the others."""
+    has = np.array(masks, dtype=np.int64) & modules > 0
+    return np.flatnonzero(has), np.flatnonzero(~has)
+
+
 def _saved_by_mask(items: Sequence[Saved], masks: Sequence[int], size: int) -> F64:
-    saved = np.zeros((size, len(masks)))
+    saved = np.zeros((len(masks), size))
     for item in items:
-        for m, mask in enumerate(masks):
-            if not mask & item.modules:
-                saved[:, m] += item.size_bytes
-    return saved
+        _, kept = masks_with(tuple(masks), item.modules)
+        if kept.size:
+            saved[kept] += item.size_bytes
+    return np.ascontiguousarray(saved.T)
 
 
 def _price_column(
-    ops: LayerOps, hardware: HardwareProfile, workload: Workload, core: Core, masks: Sequence[int]
-) -> _Column:
+    ops: LayerOps, computes: Mapping[int, Price], travels: Mapping[int, Travel], hardware: HardwareProfile,
+    workload: Workload, core: Core, masks: Sequence[int],
+) -> _Column:  # fmt: skip
+    """Adds up the prices of one column's operators, which are found by ``id``."""
     column = _Column(core.size, masks)
-    dgrad_pool, wgrad_pool = np.zeros(core.size), np.zeros(core.size)
+    pools = {"dgrad": np.zeros(core.size), "wgrad": np.zeros(core.size)}
     for op in ops.computes:
-        price = _price_compute(op, hardware, workload)
-        if workload.lora_rank:
-            price = with_adapter(op, price, workload.lora_rank, lambda each: _price_compute(each, hardware, workload))
+        price = computes[id(op)]
         column.add(FAMILY_INDEX[op.family], op.modules, price)
         if isinstance(op, Gemm) and op.weight:
-            dgrad_pool += price.backward_input_s
-            wgrad_pool += price.backward_weight_s
-    _add_collectives(column, ops.collectives, hardware, workload, core, {"dgrad": dgrad_pool, "wgrad": wgrad_pool})
+            pools["dgrad"] += price.backward_input_s
+            pools["wgrad"] += price.backward_weight_s
+    _add_collectives(column, [(op, travels[id(op)]) for op in ops.collectives], hardware, workload, core, pools)
+    column.turned()
     _add_host(column, ops, hardware, workload, core)
     return column
 
 
-def _price_compute(
-    op: Gemm | GroupedGemm | FusedAttention | MemoryBound, hardware: HardwareProfile, workload: Workload
-) -> Price:
-    device = hardware.device
-    if isinstance(op, MemoryBound):
-        return price_memory_bound(op, device)
-    if isinstance(op, FusedAttention):
-        return price_attention(op, device, workload.stack.attention_kernel)
-    # The head and the router stay in 16 bit under every fp8 recipe.
-    wide = workload.precision if workload.precision in ("bf16", "fp16") else "bf16"
-    keep = op.family == "head" or op.name == "router"
-    dtype = matmul_dtype(wide if keep else workload.precision, device)
-    if isinstance(op, GroupedGemm):
-        return price_grouped(op, device, dtype, workload.grad_bytes, workload.stack.grouped_gemm)
-    return price_gemm(op, device, dtype, workload.grad_bytes)
-
-
 def _add_collectives(
-    column: _Column, collectives: Sequence[Collective], hardware: HardwareProfile, workload: Workload, core: Core,
-    pools: dict[str, F64],
+    column: _Column, collectives: Sequence[tuple[Collective, Travel]], hardware: HardwareProfile, workload: Workload,
+    core: Core, pools: dict[str, F64],
 ) -> None:  # fmt: skip
     """Exposed communication. What runs under a weight or input gradient is exposed only where it outlasts it."""
     stack, overheads = workload.stack, hardware.overheads
     hidden_frac = overheads.tp_overlap_hidden_frac if stack.overlap_tp else 0.0
     under: dict[str, F64] = {"dgrad": np.zeros(column.size), "wgrad": np.zeros(column.size)}
-    attention_s = column.forward[:, FAMILY_INDEX["attention"]].copy()
-    attention_back_s = column.backward_input[:, FAMILY_INDEX["attention"]].copy()
-    for op in collectives:
+    attention_s = column.forward[FAMILY_INDEX["attention"]].copy()
+    attention_back_s = column.backward_input[FAMILY_INDEX["attention"]].copy()
+    for op, travel in collectives:
         family = FAMILY_INDEX[op.family]
-        forward = _collective_s(op, op.op, op.forward_bytes, hardware, workload, core, column)
-        backward = _collective_s(op, op.backward_op or op.op, op.backward_bytes, hardware, workload, core, None)
+        forward, backward = travel.forward_s, travel.backward_s
+        if op.op == "dispatch":
+            column.intra, column.inter = travel.intra_s, travel.inter_s
         if op.group == "tp":
             forward = forward * (1.0 - hidden_frac)
             if op.backward_overlap and stack.async_tp_backward:
@@ -249,39 +243,20 @@ def _add_collectives(
             steps = (core.cp - 1.0) / np.maximum(core.cp, 1.0)  # the last block in hand has none to wait for
             forward = _under(forward, steps * attention_s, overheads.overlap_slowdown_frac)
             backward = _under(backward, steps * attention_back_s, overheads.overlap_slowdown_frac)
-        column.forward[:, family] += forward
-        column.backward_input[:, family] += backward
+        column.forward[family] += forward
+        column.backward_input[family] += backward
         column.again(family, op.modules, forward)
     for name, seconds in under.items():
         exposed = np.maximum(seconds - pools[name], 0.0)
-        column.backward_input[:, FAMILY_INDEX["tp_comm"]] += exposed
+        column.backward_input[FAMILY_INDEX["tp_comm"]] += exposed
         slowed = (seconds - exposed) * overheads.overlap_slowdown_frac
-        column.backward_input[:, FAMILY_INDEX["gemm"]] += slowed
+        column.backward_input[FAMILY_INDEX["gemm"]] += slowed
 
 
 def _under(wire_s: F64, computing_s: F64, slowdown_frac: float) -> F64:
     """What a collective beside computing adds: what outlasts it, and the computing slowed while both run."""
     hidden = np.minimum(wire_s, computing_s)
     return wire_s - hidden + slowdown_frac * hidden
-
-
-def _collective_s(
-    op: Collective, kind: str, size_bytes: F64, hardware: HardwareProfile, workload: Workload, core: Core,
-    lanes: _Column | None,
-) -> F64:  # fmt: skip
-    stride = {"tp": np.ones(core.size), "cp": core.tp, "etp": np.ones(core.size), "ep": core.etp}[op.group]
-    size = {"tp": core.tp, "cp": core.cp, "etp": core.etp, "ep": core.ep}[op.group]
-    if kind == "dispatch":
-        assert op.feed_forward is not None
-        total, intra, inter = dispatch_s(
-            size_bytes, size, stride, core.dispatcher, op.feed_forward, hardware, workload.stack
-        )
-        if lanes is not None:
-            lanes.intra, lanes.inter = intra, inter
-        return total
-    if kind == "all_to_all":
-        return all_to_all_s(size_bytes, size, stride, hardware)
-    return ring_s(kind, size_bytes, size, stride, hardware)
 
 
 def _add_host(column: _Column, ops: LayerOps, hardware: HardwareProfile, workload: Workload, core: Core) -> None:

@@ -153,9 +153,11 @@ def head_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
     return ops
 
 
-def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
-    """One multi-token-prediction module: projection 2h -> h, a block of its kind, and its own pass through the head."""
-    ops = layer_ops(model.mtp_layer_kind, model, workload, core)
+def mtp_ops(model: ModelSpec, workload: Workload, core: Core, block: LayerOps, head: LayerOps) -> LayerOps:
+    """One multi-token-prediction module: projection 2h -> h, a ``block`` of its kind, and its own pass through the
+    ``head``."""
+    ops = LayerOps()
+    _merge(ops, block)
     h = np.full_like(core.tp, model.hidden)
     ops.add(
         Gemm(name="mtp_projection", rows=core.tokens, cols=h / core.tp, depth=2 * h),
@@ -163,7 +165,6 @@ def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
         norm_op(model, workload, core.tokens_norm, 0),
         Saved(name="mtp_projection", size_bytes=BF16 * core.tokens_norm * 4 * model.hidden),
     )
-    head = head_ops(model, workload, core)
     _merge(ops, head)
     parameters = mtp_parameters(model)
     ops.dense_parameters = parameters.tp_sharded / core.tp + parameters.replicated
@@ -173,9 +174,9 @@ def mtp_ops(model: ModelSpec, workload: Workload, core: Core) -> LayerOps:
 
 
 def _vocab_rows(model: ModelSpec, core: Core) -> F64:
-    tp = core.tp.astype(int)
-    sizes = {int(t): padded_vocab(model.vocab, int(t)) for t in np.unique(tp)}
-    return np.array([sizes[int(t)] / t for t in tp], dtype=float)
+    tp = core.tp.tolist()
+    rows = {t: padded_vocab(model.vocab, int(t)) / t for t in set(tp)}
+    return np.array([rows[t] for t in tp])
 
 
 __all__ = ["embedding_ops", "head_ops", "layer_ops", "mtp_ops", "embedding_parameters"]

@@ -145,7 +145,7 @@ class Ladder:
     def __len__(self) -> int:
         return int(self.recompute.shape[-1])
 
-    def take(self, rows: I64) -> Ladder:
+    def take(self, rows: I64 | slice) -> Ladder:
         """Of some of the bases."""
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         return Ladder(**{name: value if value.ndim == 1 else value[rows] for name, value in arrays.items()})

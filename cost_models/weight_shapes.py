@@ -47,5 +47,6 @@ def layer_weights(
 
 def vocabulary_weight(model: ModelSpec, batch: StrategyBatch) -> F64:
     """Embedding or head, elements a card. [N]."""
-    sizes = {int(t): padded_vocab(model.vocab, int(t)) / t for t in np.unique(batch.tp)}
-    return np.array([sizes[int(t)] for t in batch.tp], dtype=float) * model.hidden
+    tp = batch.tp.tolist()
+    rows = {t: padded_vocab(model.vocab, t) / t for t in set(tp)}
+    return np.array([rows[t] for t in tp], dtype=float) * model.hidden

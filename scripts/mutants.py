@@ -35,9 +35,9 @@ class Fault:
 
 
 FAULTS = (
-    Fault("last gradient bucket free", STEP + "end.py", "wire_s / np.maximum(buckets, chunks))", "0.0 * wire_s)"),
+    Fault("last gradient bucket free", STEP + "end.py", "last_bucket * wire_s)", "0.0 * wire_s)"),
     Fault("slack of later ranks dropped", STEP + "times.py", "end.exposed_s - slack", "end.exposed_s"),
-    Fault("slack of a V", STEP + "times.py", "if pp == 1 or group.schedule.v_shaped:", "if pp == 1:"),
+    Fault("slack of a V", STEP + "geometry.py", 'one.ahead if one.placement != "v" else 0.0', "one.ahead"),
     Fault("P2P not split by CP", STEP + "stages.py", "workload.seq_length / batch.cp", "workload.seq_length"),
     Fault("P2P not split by TP", STEP + "stages.py", "np.where(split, size / batch.tp, size)", "size"),
     Fault("P2P of one sequence", STEP + "stages.py", "tokens = batch.micro_batch * ", "tokens = "),
@@ -77,7 +77,10 @@ FAULTS = (
     ),
     Fault("overlap hides at the ends", STEP + "expert_overlap.py", "(chunks - alone) / chunks", "chunks / chunks"),
     Fault(
-        "overlap without a pipeline", STEP + "expert_overlap.py", "max(group.layout.pp - 1, 1)", "group.layout.pp - 1"
+        "overlap without a pipeline",
+        STEP + "expert_overlap.py",
+        "np.maximum(group.batch.pp - 1, 1)",
+        "group.batch.pp - 1",
     ),
     Fault(
         "overlap of strategies without it",
@@ -140,9 +143,7 @@ FAULTS = (
         "np.where(sharded, gather.seconds_per_byte, 0.0)",
         "gather.seconds_per_byte",
     ),
-    Fault(
-        "ZeRO-3 reduced twice", STEP + "end.py", "np.where(sharded, 0.0, reduce_s), np.where(", "reduce_s, np.where("
-    ),
+    Fault("ZeRO-3 reduced twice", STEP + "end.py", "np.where(apart, 0.0, reduce_s), np.where(", "reduce_s, np.where("),
     Fault("hierarchical fills the link", STEP + "end.py", "np.where(hierarchical, steps, flat)", "flat"),
     Fault(
         "computing not slowed",
@@ -159,7 +160,7 @@ FAULTS = (
     Fault(
         "sends are free",
         STEP + "pipeline.py",
-        "forward_s=costs.forward_s + costs.p2p_s[:, None]",
+        "forward_s=costs.forward_s + sends_s",
         "forward_s=costs.forward_s",
     ),
     Fault("sends paid twice", STEP + "pipeline.py", "p2p_s=np.zeros_like(costs.p2p_s)", "p2p_s=costs.p2p_s"),
@@ -173,17 +174,25 @@ FAULTS = (
         "expert / np.where(sharded, shards, 1.0)",
     ),
     Fault(
-        "in flight off by a group", STEP + "memory.py", "count - chunk * g, 0.0, g)", "count - chunk * g, 0.0, g - 1)"
+        "in flight off by a group",
+        STEP + "in_flight.py",
+        "total - chunk * group, 0.0, group)",
+        "total - chunk * group, 0.0, group - 1)",
     ),
-    Fault("a V placed as a loop", STEP + "group.py", "layout.pp - 1 - rank, rank)", "rank, rank)"),
-    Fault("both ends as one", STEP + "group.py", "(own + own[:, ::-1]) / 2 if", "own if"),
+    Fault("a V placed as a loop", STEP + "geometry.py", 'if placement == "v":', "if False:"),
+    Fault("both ends as one", STEP + "geometry.py", "work=(onto + onto[:, mirror]) / 2.0", "work=onto"),
     Fault(
         "no reserve",
         STEP + "memory.py",
         "overheads.context_bytes + overheads.fragmentation_frac * allocated",
         "overheads.context_bytes",
     ),
-    Fault("first layers recomputed are all", STEP + "stages.py", "np.minimum(limit / layers, 1.0)", "1.0"),
+    Fault(
+        "first layers recomputed are all",
+        STEP + "stages.py",
+        "np.minimum(group.batch.recompute_layers[some, None] / layers, 1.0)",
+        "1.0",
+    ),
     Fault(
         "gathers called recompute",
         STEP + "times.py",
@@ -192,9 +201,9 @@ FAULTS = (
     ),
     Fault(
         "mask 0 only where a strategy has it",
-        STEP + "group.py",
-        "[batch.recompute, plain, [0, *overlap, *also]]",
-        "[batch.recompute, plain, [*overlap, *also]]",
+        "cost_models/price_book.py",
+        "sorted({*ALWAYS, *masks})",
+        "sorted({*ALWAYS[1:], *masks})",
     ),
     Fault(
         "overlap replayed with plain", STEP + "group.py", "batch.ep_overlap.astype(np.int64), sharded", "0 * m, sharded"

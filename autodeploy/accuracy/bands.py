@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from autodeploy.accuracy.compare import RunResult
 from autodeploy.accuracy.held_out import SOURCES
 from autodeploy.report.error_band import Family, band_of
 from autodeploy.report.likeness import Likeness
-from cost_models.records import record
 
 DIGITS = 4
 CAP = 40  # rows of a source that count in the capped mean: one source has half of all rows
@@ -52,7 +51,7 @@ def distance(predicted: float, measured: float) -> float:
 # ------------------------------------------------------------------------------------------------- how the bands hold
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Coverage:
     """``by_group``: own family left out ("all", "families that no fit has seen", every report group). ``by_source``: the
     whole source left out, as a user's own cluster is. ``aside``: the sources put aside, which no table holds."""

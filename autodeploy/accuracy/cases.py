@@ -22,7 +22,6 @@ from autodeploy.errors import InputError
 from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.records import record
 from cost_models.schedules import find_schedule
 from cost_models.strategies import DISPATCHER_CODE, SCHEDULE_CODE, Layout, StrategyBatch
 
@@ -34,7 +33,7 @@ READ_AFTER_FIRST_STEP = ("ascend",)
 VPP_TRIED = 12  # most chunks per rank tried where a row leaves VPP open
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One strategy, scalar; field names are those of ``StrategyBatch``."""
 
@@ -59,7 +58,7 @@ class Point:
     micro_batch_group: int = 0
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunCase:
     """What to price for one run. ``points``: one strategy, or one for each choice that the row leaves open.
 

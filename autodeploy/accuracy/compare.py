@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autodeploy.accuracy import metrics
@@ -12,13 +12,12 @@ from autodeploy.accuracy.held_out import held_out_families
 from autodeploy.accuracy.loader import Run, RunSet
 from autodeploy.accuracy.predict import Evaluate, Prediction, predict
 from autodeploy.accuracy.typed import TypedPrice, Typist, price_typed
-from cost_models.records import record
 
 GIB = 2.0**30
 RESERVED_KINDS = ("reserved", "nvidia-smi")  # what the other readings leave out: context, buffers, fragmentation
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """One run, measured and predicted. None: not measured, or not predicted (``skipped`` says why)."""
 
@@ -72,7 +71,7 @@ class RunResult:
         return True if self.run.oom else (False if self.run.step_time_s is not None else None)
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Report:
     """All results of one comparison, in the order of the runs."""
 

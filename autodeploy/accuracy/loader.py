@@ -6,7 +6,7 @@ The columns are explained in ``runs/README.md``. An empty cell was not stated by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from autodeploy.errors import InputError
 from autodeploy.files import csv_rows, parse_json, parse_yaml, read_text
-from cost_models.records import record
 
 EIGHT_BIT_PREFIXES = ("fp8", "mxfp8", "nvfp4", "fp4")  # reported together as "fp8": every 8- and 4-bit recipe
 
@@ -26,7 +25,7 @@ Amount = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One measured run, as published; field names are the CSV's columns."""
 
@@ -102,7 +101,7 @@ class Run:
         return self.complete and not self.suspect
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class RunSet:
     """The runs of one folder and the shapes of the models they trained."""
 

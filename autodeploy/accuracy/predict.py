@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from autodeploy.accuracy.cases import RunCase, batch_of
 from cost_models.inputs import Workload
-from cost_models.records import record
 
 Evaluate = Callable[..., Any]  # cost_models.step.evaluate, or a stand-in with its signature
 OUTSIDE_ALLOCATED = ("communication_buffers", "reserved_overhead")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What the twin says of one run. ``point``: which of the case's strategies was taken."""
 

@@ -8,9 +8,9 @@ the citation.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from autodeploy.accuracy.loader import Run
-from cost_models.records import record
 
 Era = tuple[tuple[int, int], str]  # (first release, stack)
 ANY = (0, 0)
@@ -25,7 +25,7 @@ MINDSPEED: tuple[Era, ...] = ((ANY, "mindspeed-llm-1"), ((25, 1), "mindspeed-llm
 CORE: tuple[Era, ...] = ((ANY, "megatron-core-2024"), ((25, 1), "megatron-core-2025"), ((25, 10), "megatron-core-2026"))
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Framework:
     """``words``: a pattern for what the framework is called; ``unknown``: its stack where no release is stated."""
 

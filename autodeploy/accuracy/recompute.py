@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from autodeploy.accuracy.loader import Run
-from cost_models.records import record
 from cost_models.strategies import RECOMPUTE_MODULES, recompute_mask
 
 # torchtitan's selective policy saves attention and every second matrix product (torchtitan, activation checkpoint
@@ -21,7 +21,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Recompute:
     """``layers``: of each virtual stage under full recompute; 0: all of them."""
 

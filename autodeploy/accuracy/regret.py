@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from autodeploy.accuracy.compare import RunResult
 from autodeploy.accuracy.loader import Run
 from autodeploy.accuracy.programs import release_of
-from cost_models.records import record
 
 FEWEST_STRATEGIES = 3
 CLOSE_FRAC = 0.02  # machines measured closer than this have no order
@@ -32,7 +32,7 @@ def as_typed(result: RunResult) -> float | None:
     return result.typed.step_s if result.typed else None
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Runs of one question: same source, release, model, machine, cards, sequence, batch, precision."""
 
@@ -80,7 +80,7 @@ def problems_of(results: Iterable[RunResult], seconds: Seconds) -> list[Problem]
     ]
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class MachinePair:
     """Two machines on the same work. Rates are tokens/s of a card; ``right``: the prediction orders them as measured."""
 

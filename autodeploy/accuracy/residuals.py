@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,12 @@ import numpy as np
 from autodeploy.accuracy.compare import RunResult
 from autodeploy.accuracy.loader import Run
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 DERIVED = ("report_group", "nodes", "micro_batches")
 OUTCOMES = ("died", "said_died")
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Residual:
     """Ratios predicted / measured of the rows that share ``key``."""
 

@@ -6,15 +6,15 @@ A limit is a fraction. Errors must not exceed it, shares and rank correlations m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from autodeploy.accuracy.compare import Report, RunResult, figures, fit_balanced_accuracy, rate_tau, time_tau
-from cost_models.records import record
 
 CI_PREFIX = "ci-"  # the cut-down CI models of the Ascend source are reported apart
 AT_LEAST = ("fit_balanced_accuracy", "rank_tau", "rate_tau")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """``rows``: measured rows behind it, for checking; ``peer``: what the tool of the row's publisher reaches."""
 
@@ -137,7 +137,7 @@ TARGETS: tuple[Target, ...] = (
 )
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
     target: Target
     value: float | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,13 +33,12 @@ from autodeploy.strategy.rules import check
 from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
-from cost_models.records import record
 from cost_models.strategies import SCHEDULES, Layout, StrategyBatch, recompute_mask
 
 EXPERT_MODULES = recompute_mask(("moe_act", "moe"))
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedRun:
     """One command and what it prices. ``batch``: one strategy."""
 
@@ -193,7 +192,7 @@ def _layout_text(layout: Layout) -> str:
     )
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedPrice:
     """What the command prints."""
 

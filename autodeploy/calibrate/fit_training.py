@@ -15,14 +15,13 @@ import numpy as np
 from autodeploy.accuracy.cases import RunCase
 from autodeploy.accuracy.predict import predict
 from cost_models.inputs import HardwareProfile
-from cost_models.records import record
 
 NOISE_FRAC = 0.05  # a residual of this size weighs as one standard deviation
 GROUP_ROWS = 15  # a group of published rows weighs at most as this many: rows of one table are not independent
 STEP = 0.02  # of the logarithm, for the numerical derivative
 
 
-@record
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
     """One fitted constant: where it lives, where physics puts it, and how sure that is (standard deviation of its log)."""
 

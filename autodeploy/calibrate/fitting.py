@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from autodeploy.calibrate.measurements import F64
-from cost_models.records import record
 
 HELD_OUT_MIN_ROWS = 60  # below, halving the rows tells more about luck than about the form
 # A constant that no row determines (the memory term of a table whose every product is bound by computing) would end wherever
@@ -16,7 +16,7 @@ HELD_OUT_MIN_ROWS = 60  # below, halving the rows tells more about luck than abo
 PRIOR_WEIGHT = 0.01
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitError:
     """Absolute relative error of a fit over its rows. Held out: fitted to half of them, the error on the other half."""
 
@@ -28,7 +28,7 @@ class FitError:
     at_bound: tuple[str, ...] = ()  # parameters that ended on a bound: the rows do not determine them
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One constant to fit: where to start, and where it may go."""
 

@@ -6,17 +6,15 @@ Axis: R rows. All arrays are float64 [R].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.records import record
-
 F64 = NDArray[np.float64]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GemmTable:
     """C[m, n] = A[m, k] B[k, n] of one dtype. ``quantized``: the time holds the quantisation of A as well."""
 
@@ -30,7 +28,7 @@ class GemmTable:
     layout: str = "forward"  # forward (TN), dgrad (NN) or wgrad (NT, fp32 accumulation)
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedGemmTable:
     """``groups`` products of ``m`` rows each, [m, k] x [k, n], in one kernel. ``layout`` as in GemmTable."""
 
@@ -44,7 +42,7 @@ class GroupedGemmTable:
     layout: str = "forward"
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoeTable:
     """Experts of one layer, balanced: gather, gate-up product, activation, down product, combination, in one time."""
 
@@ -62,7 +60,7 @@ class MoeTable:
         return self.tokens * self.top_k / self.experts
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionTable:
     """Causal fused attention. ``backward`` rows count 2.5 x the forward FLOPs."""
 
@@ -77,7 +75,7 @@ class AttentionTable:
     backward: bool = False
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveTable:
     """One collective, ``message_bytes`` as nccl-tests defines the size. ``nodes`` 1: inside a node."""
 
@@ -89,7 +87,7 @@ class CollectiveTable:
     source: str
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IterationLog:
     """Step times of one training run, warm-up left out."""
 

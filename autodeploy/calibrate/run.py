@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,11 @@ from autodeploy.errors import InputError
 from autodeploy.hardware.build import build_profile
 from autodeploy.hardware.document import merge, plain
 from cost_models.inputs import HardwareProfile, Tier
-from cost_models.records import record
 
 MIN_ROWS = 4  # of a table that a curve is fitted to
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """One curve: where it goes in the ``fits`` section, its entry there, its error."""
 
@@ -42,7 +42,7 @@ class Fitted:
     error: FitError
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Runs:
     """Measured training runs (``autodeploy.accuracy.Run``) and the shapes of their models by name."""
 
@@ -50,7 +50,7 @@ class Runs:
     models: Mapping[str, Any]
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """What the measurements gave. ``skipped`` says why a table was not used."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ import numpy as np
 from autodeploy.balance.experts import Links, Topology
 from autodeploy.balance.experts.placement import F64
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 HORIZON_S = 600.0  # loads are taken to last ten minutes of training, unless --horizon says otherwise
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TwinFacts:
     """Prices and shape of one strategy's expert-parallel group."""
 

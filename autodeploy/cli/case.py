@@ -88,7 +88,6 @@ def load_case(options: CaseOptions) -> LoadedCase:
     """Reads the files and checks every value. InputError names what is wrong."""
     from autodeploy.hardware import load_hardware
     from autodeploy.models import load_model
-    from autodeploy.plan.limits import prices
     from autodeploy.stacks import settle
 
     launch = _launch(options)
@@ -99,7 +98,7 @@ def load_case(options: CaseOptions) -> LoadedCase:
     if options.precision not in PRECISIONS:
         raise InputError("--precision", options.precision, f"one of {', '.join(PRECISIONS)}")
     tokens = None if options.tokens is None else token_count(options.tokens)
-    price = None if options.price is None else prices(options.price, (options.hardware,)).get(options.hardware)
+    price = None if options.price is None else _price(options.price, options.hardware)
     if options.price is not None and tokens is None:
         raise InputError("--price-per-device-hour", options.price, "given together with --tokens", "add --tokens 1T")
     model = _with_vocabulary(load_model(options.model), options) if launch is None else launch.model
@@ -134,6 +133,12 @@ def load_case(options: CaseOptions) -> LoadedCase:
         price=price,
         launch=launch,
     )
+
+
+def _price(text: str, machine: str) -> float | None:
+    from autodeploy.plan.limits import prices
+
+    return prices(text, (machine,)).get(machine)
 
 
 def _with_vocabulary(model: ModelSpec, options: CaseOptions) -> ModelSpec:

@@ -102,7 +102,10 @@ AxisSequenceParallel = Annotated[
 
 Objective = Annotated[str, typer.Option("--objective", help="time, tokens, memory, cost or pareto (time and memory).")]
 Method = Annotated[str, typer.Option("--method", help="auto, exhaustive, tpe, nsga2 or random.")]
-Trials = Annotated[int, typer.Option("--trials", help="Trials of the Optuna study.", min=0, max=1_000_000)]
+Trials = Annotated[
+    int | None,
+    typer.Option("--trials", help="Trials of an Optuna study. [200 where a study is asked for]", min=0, max=1_000_000),
+]
 Timeout = Annotated[float | None, typer.Option("--timeout", help="Seconds after which what was found is ranked.")]
 Storage = Annotated[str | None, typer.Option("--storage", help="Optuna storage URL. [in memory]")]
 Study = Annotated[

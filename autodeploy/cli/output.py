@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from autodeploy.files.write import write_text
 
 FORMATS = ("table", "json", "csv")
 PAGES = (".html", ".htm")
@@ -46,6 +44,7 @@ def write_report(path: Path | None, document: Mapping[str, Any], picture: str = 
     """The document as one page, where ``--report`` asks for it; ``picture``: the timeline of a replayed step."""
     if path is None:
         return
+    from autodeploy.files.write import write_text
     from autodeploy.report.html import report_html
 
     write_text(path, report_html(document, picture), "--report")
@@ -58,11 +57,15 @@ def emit(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return
+    from autodeploy.files.write import write_text
+
     write_text(output, text)
 
 
 def render(name: str, document: dict[str, Any], table: Callable[[], str], csv: Callable[[], str]) -> str:
     """``document`` in the format asked for."""
     if name == "json":
+        import json
+
         return json.dumps(document, indent=1, allow_nan=False)
     return table() if name == "table" else csv()

@@ -60,7 +60,7 @@ def search(
     layout: opt.AxisLayout = None,
     objective: opt.Objective = "time",
     method: opt.Method = "auto",
-    trials: opt.Trials = 200,
+    trials: opt.Trials = None,
     timeout: opt.Timeout = None,
     storage: opt.Storage = None,
     study: opt.Study = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -14,7 +14,6 @@ from autodeploy.stacks.apply import context_of
 from autodeploy.stacks.fields import stack_fields
 from autodeploy.strategy.notation import Strategy
 from cost_models.case import Case
-from cost_models.records import record
 
 CHANGES = 3
 LEAST_FRAC = 0.002  # of the step: smaller effects explain nothing
@@ -40,7 +39,7 @@ SUPPOSED: tuple[tuple[str, str, Any], ...] = (
 IMBALANCES = (1.0, 1.5, 2.0, 3.0)
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The run as priced, with the program that its case was settled from."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
 from autodeploy.calibrate.parse_logs import parse_log
-from cost_models.records import record
 
 GIB, MIB = 2**30, 2**20
 _TIMER = re.compile(r"^\s*([a-z][a-z0-9-]+) \.{3,}: \(([\d.]+), ([\d.]+)\)", re.MULTILINE)
@@ -19,7 +19,7 @@ CAUSE_OF = {
 }  # fmt: skip
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """Seconds of a step: median, and the 10th and 90th percentile; 0 where the log has no memory line."""
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.convert import strategy_to_batch
 from autodeploy.strategy.notation import Strategy
 from autodeploy.strategy.rules import check, rule_of
 from cost_models.case import Case
-from cost_models.records import record
 
 GIB = 2**30
 ROUNDING_FRAC = 1e-12
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """A case on a number of cards under a back end."""
 
@@ -26,7 +25,7 @@ class Setting:
     backend: str
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
     """``refused``: why the strategy cannot be run; the figures are then zero."""
 

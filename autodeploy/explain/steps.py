@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autodeploy.strategy.backends import Backend, backend_named
 from autodeploy.strategy.notation import Strategy, default_schedule
 from autodeploy.strategy.options import selective_sets
 from cost_models.case import Case
-from cost_models.records import record
 
 DOUBLED = ("tp", "pp", "cp", "ep", "micro_batch")
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Step:
     """``change``: as a person says it, such as ``TP 8 -> 4``."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from autodeploy.export.job import Job
-from cost_models.records import record
 
 WIDTH = 56  # columns before a comment
 
@@ -25,7 +25,7 @@ SINCE = {
 AFTER_LAST_WHEEL = {"activation-offload-fraction": "after core 0.16"}
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """``--name values``; ``note`` says why it differs from the program's default."""
 
@@ -45,13 +45,13 @@ class Flag:
         )
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Section:
     title: str
     flags: tuple[Flag, ...]
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Variable:
     """One of the environment."""
 

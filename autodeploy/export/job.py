@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -13,11 +14,10 @@ from autodeploy.strategy.notation import Strategy, parse_strategy
 from autodeploy.strategy.rules import require_valid
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec
-from cost_models.records import record
 from cost_models.strategies import Layout
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """``strategy`` with DP filled in; ``values``: every field of the stack; ``chosen``: those that the user set."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from autodeploy.errors import InputError
 from autodeploy.export.deepspeed import deepspeed
@@ -11,10 +12,9 @@ from autodeploy.export.megatron import megatron
 from autodeploy.export.megatron_bridge import megatron_bridge
 from autodeploy.export.mindspeed import mindspeed
 from autodeploy.export.torchtitan import torchtitan
-from cost_models.records import record
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Target:
     """``backend``: whose rules the strategy must obey, and whose stack it runs on."""
 

@@ -8,15 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from autodeploy import files
 from autodeploy.errors import InputError
 from autodeploy.hardware.library import find_profile, profiles_folder
+from autodeploy.shipped import parsed
 
 Document = dict[str, Any]
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 4  # of `extends`
 
 PROVENANCE_KEYS = frozenset(
@@ -51,15 +48,18 @@ def parse_yaml(path: Path) -> tuple[Document, str]:
 
 
 def _parsed(path: Path) -> tuple[Document, str]:
-    shipped = path.parent == profiles_folder()  # the tests read those with the guard
-    text = path.read_text(encoding="utf-8") if shipped else files.read_text(path, "a hardware profile in YAML")
-    document = yaml.load(text, Loader=_LOADER) if shipped else files.parse_yaml(text, str(path))
+    if path.parent == profiles_folder():
+        content = path.read_bytes()
+        return parsed(content), hashlib.sha256(content).hexdigest()
+    from autodeploy import files
+
+    text = files.read_text(path, "a hardware profile in YAML")
+    document = files.parse_yaml(text, str(path))
     if not isinstance(document, dict):
         raise InputError(
             f"hardware: {path}", type(document).__name__, "a mapping of sections", "see docs/hardware.md for an example"
         )
-    if not shipped:
-        _check_finite(document, "")
+    _check_finite(document, "")
     return document, hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -37,7 +37,8 @@ def hardware_aliases() -> dict[str, str]:
 def find_profile(name: str) -> Path:
     """The file of a shipped profile, by name or alias; InputError with a suggestion if there is none."""
     key = name.strip().lower().replace("_", "-").replace(" ", "-")
-    names, aliases = hardware_names(), hardware_aliases()
+    names = hardware_names()
+    aliases = hardware_aliases() if key not in names else {}  # which reads every file
     key = aliases.get(key, key)
     if key in names:
         return profiles_folder() / f"{key}.yaml"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from autodeploy.strategy.notation import Strategy
 from cost_models.inputs import ModelSpec
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """None: the file does not say. ``stated``: fields of the stack. ``defaults``: what was taken because the file says
     nothing; ``ignored``: what it says and the twin does not model. Both are told to the user, one line each."""

@@ -6,14 +6,13 @@ Sources: Megatron-LM megatron/training/arguments.py; MindSpeed-LLM mindspeed_llm
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from cost_models.records import record
 
 Args = Mapping[str, tuple[str, ...]]  # argument without dashes -> its values; a flag has none
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Switch:
     """A field that is true or false. ``flag`` stands for ``means``; without it the field is the other.
 

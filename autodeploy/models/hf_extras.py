@@ -7,13 +7,13 @@ every token passes are ``side``. To add one: a function, and a row in ``BLOCK_EX
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from autodeploy.models.hf_keys import Keys
 from cost_models.inputs import Attention, LayerKind
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockExtra:
     extra: int = 0
     side: int = 0
@@ -22,7 +22,7 @@ class BlockExtra:
         return BlockExtra(extra=self.extra + other.extra, side=self.side + other.side)
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelExtra:
     embedding: int = 0
     head: int = 0

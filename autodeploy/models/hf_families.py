@@ -7,13 +7,11 @@ carries). A family is data: to add one, add a row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from cost_models.records import record
 
-
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """Defaults of a model_type; the configuration's own keys win where it has them."""
 

@@ -11,17 +11,17 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 INSTALL = "pip install 'autodeploy-twin[hf]'"
 LAYER = re.compile(r"^(.*?)\.(\d+)\.(.*)$")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """Shapes of the parameters of one built model, without repeats: those of each decoder layer, and all others."""
 

@@ -6,12 +6,12 @@ Every layer gets a mixer word (full, sliding, linear, conv, recurrent, parallel,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from autodeploy.errors import InputError
 from autodeploy.models.hf_families import Family
 from autodeploy.models.hf_keys import Keys
-from cost_models.records import record
 
 FULL, SLIDING, LINEAR, CONV, RECURRENT, NONE = "full", "sliding", "linear", "conv", "recurrent", "none"
 MLP, DENSE, MOE = "mlp", "dense", "moe"
@@ -30,7 +30,7 @@ LISTS = ("layer_types", "layers_block_type", "attention_layers")
 ASSUMABLE = (FULL, SLIDING, LINEAR, CONV, RECURRENT, DENSE, MOE)
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Words:
     """Of one layer."""
 

@@ -8,7 +8,7 @@ say how the checkpoint is stored, not how it is trained. Shape-like keys that no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autodeploy.errors import InputError
@@ -20,7 +20,6 @@ from autodeploy.models.hf_unread import unread_keys
 from autodeploy.models.hf_words import LINEAR, MLP, MOE, NONE, SLIDING, Words, layer_count, layer_words, mtp_words
 from autodeploy.models.runs import MOST_LAYERS, runs_of
 from cost_models.inputs import Attention, FeedForward, LayerKind, ModelSpec
-from cost_models.records import record
 
 
 def parse_config(document: Mapping[str, Any], name: str = "model", assume: str = "") -> ModelSpec:
@@ -86,7 +85,7 @@ def _family(raw: Mapping[str, Any], notes: list[str]) -> tuple[str, Family]:
     return name, family
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
     """What every layer of one configuration is read with."""
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from autodeploy.models import files, hub, zoo
-from autodeploy.models.run_models import is_run_model, load_run_model
+from autodeploy.models import zoo
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 
@@ -24,6 +23,14 @@ def load_model(name_or_path: str, assume: str = "") -> ModelSpec:
     name = zoo.zoo_name(name_or_path)
     if name is not None:
         return zoo.zoo_model(name)
+    return _given(name_or_path, assume)
+
+
+def _given(name_or_path: str, assume: str) -> ModelSpec:
+    """A model that does not ship."""
+    from autodeploy.models import files, hub
+    from autodeploy.models.run_models import is_run_model, load_run_model
+
     if is_run_model(name_or_path):
         return load_run_model(name_or_path)
     path = Path(name_or_path)
@@ -58,6 +65,8 @@ def _launched(path: Path) -> ModelSpec | None:
 
 def load_file(path: Path, assume: str = "") -> ModelSpec:
     """The model that a file describes; the format follows from suffix and content."""
+    from autodeploy.models import files
+
     text = files.read_text(path)
     try:
         if path.suffix == ".json" or text.lstrip().startswith("{"):
@@ -98,6 +107,8 @@ def _huggingface(document: dict[str, Any], name: str, assume: str) -> ModelSpec:
 
 def config_document(name_or_path: str) -> dict[str, Any]:
     """The config.json that the argument means, for comparing with transformers."""
+    from autodeploy.models import files, hub
+
     path = Path(name_or_path)
     path = path / "config.json" if path.is_dir() else path
     if path.is_file():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
+from autodeploy.shipped import shipped_yaml
 from cost_models.inputs import ModelSpec
 
 FOLDER = Path(__file__).parent / "zoo"
@@ -25,11 +26,8 @@ def zoo_name(text: str) -> str | None:
 
 
 def zoo_document(name: str) -> dict[str, Any]:
-    """The YAML of a shipped model as a mapping (checked by the tests, not again here)."""
-    from autodeploy.models.files import parse_yaml
-
-    path = FOLDER / f"{name}.yaml"
-    return parse_yaml(path.read_text(encoding="utf-8"), path.name)
+    """The YAML of a shipped model as a mapping."""
+    return shipped_yaml(FOLDER / f"{name}.yaml")
 
 
 @cache

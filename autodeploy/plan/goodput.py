@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-
-from cost_models.records import record
+from dataclasses import dataclass
 
 # Llama 3 405B: 419 unexpected interruptions in 54 days of 16,384 H100 (Grattafiori et al. 2024, "The Llama 3 Herd of
 # Models", arXiv 2407.21783, section 3.3.4): 50,676 hours between failures per card.
@@ -16,7 +15,7 @@ RESTART_S = 600.0
 STATE_BYTES = 14.0  # a parameter in a checkpoint: 16-bit weight, fp32 master and two moments
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
     """``mtbf_hours_per_card``: mean time between failures that stop the job; the rest as named."""
 
@@ -25,7 +24,7 @@ class Reliability:
     restart_s: float = RESTART_S
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Goodput:
     """``frac``: share of wall time that trains; the interval is between checkpoints."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autodeploy.plan.goodput import Reliability, goodput
-from cost_models.records import record
 
 JOULES_PER_MWH = 3.6e9
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A token budget, and limits on days and money (None: none). ``margin_frac``: by how much a prediction may be short
     where no band is known."""
@@ -22,7 +22,7 @@ class Wanted:
     reliability: Reliability = Reliability()
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What an entry does not say of its machine. None: not stated in the profile."""
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 ALLOWED = "seq=4096,batch=1024,tokens=10T: tokens always; seq and batch where they differ from the options"
 SUMS = ("training_days", "days", "days_at_worst", "device_hours", "price", "price_at_worst", "energy_mwh")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """``seq_length`` and ``global_batch`` None: as the options of the command say."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,65 +14,95 @@ from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.balance.layers.plan import evaluate as evaluate_placement
 from autodeploy.errors import InputError
 from autodeploy.replay.batch import simulated_step_s
-from autodeploy.replay.groups import groups_of
+from autodeploy.replay.groups import ReplayGroup, groups_of
 from autodeploy.replay.items import price_items
 from autodeploy.strategy.layout import parse_layout
 from cost_models.case import Case
 from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.step import StepCost, evaluate
-from cost_models.strategies import SCHEDULES, Layout, StrategyBatch
+from cost_models.step import StepCost, evaluate, price
+from cost_models.strategies import F64, I64, SCHEDULES, Bool, Layout, StrategyBatch
 
 PLACED = ("weights", "gradients", "optimizer", "activations")  # the memory that moves with the layers
 
 
 def options_for(cost: StepCost, case: Case, strategy: StrategyBatch, time_limit_s: float) -> BalanceOptions:
     """`cost` is priced by rank: what is neither weights, optimizer nor activations is taken off the cap."""
+    return _options(next(groups_of(case, strategy)), _beside_layers(cost)[0], time_limit_s=time_limit_s)
+
+
+def _beside_layers(cost: StepCost) -> F64:
+    """Memory that stays where it is, on the rank that has most of it, [N]."""
     assert cost.rank_memory_bytes is not None
-    rest = sum(size[0] for cause, size in cost.rank_memory_bytes.items() if cause not in PLACED)
-    group = next(groups_of(case, strategy))
+    rest = np.sum([size for cause, size in cost.rank_memory_bytes.items() if cause not in PLACED], axis=0)
+    return np.asarray(rest.max(axis=1))
+
+
+def _options(group: ReplayGroup, rest_bytes: float, **others: Any) -> BalanceOptions:
     return BalanceOptions(
         micro_batches=group.micro_batches,
         micro_batch_group=group.micro_batch_group if group.layout.vpp > 1 else 0,
-        memory_cap_bytes=float(case.hardware.usable_bytes - np.max(rest)),
+        memory_cap_bytes=float(group.case.hardware.usable_bytes - rest_bytes),
         extra_warmup=int(group.lanes and group.grouped),
-        time_limit_s=time_limit_s,
+        **others,
     )
-
-
-def balanced(case: Case, strategy: StrategyBatch, backend: str, time_limit_s: float = 0.15) -> StrategyBatch | None:
-    """The strategy with the balanced layout that its back end can write; None where none is shorter than its own.
-
-    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides (the
-    replay's, where expert communication overlaps).
-    """
-    layout = strategy.layouts[int(strategy.layout[0])]
-    if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
-        return None
-    cost = evaluate(case, strategy, per_rank=True)
-    options = options_for(cost, case, strategy, time_limit_s)
-    options = replace(options, mtp_apart=backend not in ("mindspeed", "torchtitan"))
-    lanes = next(groups_of(case, strategy)).lanes  # where chunks overlap the closed form does not order layouts
-    start_s = float(simulated_step_s(case, strategy)[0]) if lanes else float(cost.step_s[0])
-    best, best_s = None, start_s * (1 - LEAST_GAIN_FRAC)
-    for counts in _placed(case, strategy, options, backend):
-        if np.array_equal(counts.counts, layout.counts):
-            continue
-        found = replace(strategy, layout=np.zeros(1, dtype=np.int64), layouts=(counts,))
-        price = evaluate(case, found)
-        seconds = float(simulated_step_s(case, found)[0]) if lanes else float(price.step_s[0])
-        if seconds < best_s and _fits(price, cost, case):
-            best, best_s = found, seconds
-    return best
 
 
 LEAST_GAIN_FRAC = 1e-3  # of the step: less is not worth an uneven layout
 
 
-def _fits(price: StepCost, start: StepCost, case: Case) -> bool:
-    """Within the card, or no larger than a start that is not either."""
-    return bool(price.peak_reserved_bytes[0] <= max(case.hardware.usable_bytes, start.peak_reserved_bytes[0]))
+def balanced(case: Case, strategies: StrategyBatch, backend: str) -> tuple[I64, StrategyBatch]:
+    """Rows of the strategies for which a layout that their back end can write is shorter, and these with it.
+
+    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides; where
+    expert communication overlaps, of what is shorter by closed form, the replay's.
+    """
+    start = evaluate(case, strategies, per_rank=True)
+    beside = _beside_layers(start)
+    rows: list[int] = []
+    layouts: list[Layout] = []
+    lanes = np.zeros(len(strategies), dtype=bool)
+    for row in range(len(strategies)):
+        strategy = strategies.take(np.array([row]))
+        layout = strategies.layouts[int(strategies.layout[row])]
+        if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
+            continue
+        group = next(groups_of(case, strategy))
+        lanes[row] = group.lanes
+        options = _options(group, beside[row], mtp_apart=backend not in ("mindspeed", "torchtitan"), proven=False)
+        found = {each.counts.tobytes(): each for each in _placed(case, strategy, options, backend)}
+        found.pop(layout.counts.tobytes(), None)
+        rows += [row] * len(found)
+        layouts += found.values()
+    origin = np.array(rows, dtype=np.int64)
+    placed = replace(strategies.take(origin), layout=np.arange(len(origin)), layouts=tuple(layouts))
+    best = _shortest(case, strategies, start, origin, placed, lanes)
+    return origin[best], placed.take(best)
+
+
+def _shortest(
+    case: Case, strategies: StrategyBatch, start: StepCost, origin: I64, placed: StrategyBatch, lanes: Bool
+) -> I64:
+    """Of each origin the row of its shortest layout, where one fits and is shorter by enough."""
+    if not len(origin):
+        return origin
+    found = price(case, placed)
+    # Within the card, or no larger than a start that is not either.
+    fits = found.peak_reserved_bytes <= np.maximum(case.hardware.usable_bytes, start.peak_reserved_bytes[origin])
+    left = np.flatnonzero(fits & (found.step_s < start.step_s[origin]))
+    seconds, start_s = found.step_s[left], start.step_s[origin[left]]
+    on_lanes = lanes[origin[left]]
+    if on_lanes.any():
+        begun, index = np.unique(origin[left[on_lanes]], return_inverse=True)
+        both = StrategyBatch.concatenate([strategies.take(begun), placed.take(left[on_lanes])])
+        replayed = simulated_step_s(case, both)
+        start_s[on_lanes], seconds[on_lanes] = replayed[: len(begun)][index], replayed[len(begun) :]
+    shorter = seconds < start_s * (1 - LEAST_GAIN_FRAC)
+    order = np.lexsort([seconds[shorter], origin[left[shorter]]])
+    ordered = left[shorter][order]
+    _, first = np.unique(origin[ordered], return_index=True)
+    return np.asarray(ordered[first])
 
 
 def _placed(case: Case, strategy: StrategyBatch, options: BalanceOptions, backend: str) -> Iterator[Layout]:

@@ -51,8 +51,8 @@ class BlockGraph:
         chosen = (self.ops[:, 0, 0] == F) & (self.ops[:, 1, 0] == B)
         ranks, first = np.unique(self.rank[chosen], return_index=True)
         by_rank: dict[int, list[SlotKind]] = {rank: [] for rank in ranks[np.argsort(first)].tolist()}
-        found = np.unique(self.rank[chosen].astype(np.int64) * len(self.kinds) + self.kind[chosen])
-        for code in found.tolist():
+        found = set((self.rank[chosen].astype(np.int64) * len(self.kinds) + self.kind[chosen]).tolist())
+        for code in sorted(found):
             by_rank[code // len(self.kinds)].append(self.kinds[code % len(self.kinds)])
         return list(by_rank.values())
 

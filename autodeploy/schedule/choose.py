@@ -70,7 +70,7 @@ def _jobs(at: int, work: Work) -> list[_Job]:
     stage_s = work.stages.cells.sum(axis=1)[work.stages.of]  # [S, N]
     heaviest = first_best(-stage_s[graph.pair_stages].sum(axis=2).max(axis=1))
     jobs = []
-    for rank in np.unique(heaviest):
+    for rank in sorted(set(heaviest.tolist())):
         pairs = tuple(work.stages.slots(ranks[rank]))
         halves = tuple(((kinds[j],), (stages[j],)) for kinds, stages in pairs for j in range(2))
         turns = schedule.micro_batches * schedule.stages / schedule.pp

@@ -172,8 +172,8 @@ def _fastest_of(job: _Job, times: list[tuple[F64, F64]]) -> list[Chosen]:
     seconds = np.stack([step_s(job.work.request, job.rows, *pair) for pair in by_ends], axis=1)
     way = first_best(seconds.reshape(-1, len(job.rows)))
     chosen = []
-    for k in np.unique(way):
-        own, (entry, ends) = np.flatnonzero(way == k), divmod(int(k), len(times))
+    for k in sorted(set(way.tolist())):
+        own, (entry, ends) = np.flatnonzero(way == k), divmod(k, len(times))
         end, start = (each[entry, own] for each in by_ends[ends])
         chosen.append(
             Chosen(

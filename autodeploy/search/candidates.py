@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.search.request import Evaluate, SearchRequest
+from autodeploy.search.request import Evaluate, Price, SearchRequest
 from autodeploy.strategy.axis_table import COLUMNS, departures
 from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
 
@@ -67,7 +67,7 @@ def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
     return replace(batch, layout=renumbered[batch.layout], layouts=tuple(layouts))
 
 
-def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate) -> Candidates:
+def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate | Price) -> Candidates:
     """Closed-form price of every strategy of ``batch``."""
     cost = evaluate(request.case, batch)
     score = objective(request.objective, batch, cost.step_s, cost.peak_reserved_bytes)
@@ -137,3 +137,19 @@ def layout_ranks(batch: StrategyBatch) -> I64:
     names = layout_identities(batch)
     rank = {name: i for i, name in enumerate(sorted(set(names)))}
     return np.array([rank[name] for name in names], dtype=np.int64)[batch.layout]
+
+
+def identities_of(batch: StrategyBatch) -> list[tuple[object, ...]]:
+    """One hashable value per strategy; 0 and pp as micro-batch group are the same thing."""
+    columns = [getattr(batch, name).tolist() for name in IDENTITY]
+    layouts = layout_identities(batch)
+    groups = micro_batch_groups(batch).tolist()
+    return list(zip(*columns, groups, [layouts[i] for i in batch.layout.tolist()], strict=True))
+
+
+def first_of_equals(batch: StrategyBatch) -> Bool:
+    """Strategies not seen before in the batch, [N]."""
+    first = {row: i for i, row in reversed(list(enumerate(identities_of(batch))))}
+    mask = np.zeros(len(batch), dtype=bool)
+    mask[list(first.values())] = True
+    return mask

@@ -38,7 +38,8 @@ def with_safe(request: SearchRequest, leaders: Candidates, pool: Candidates, cou
 def decided(request: SearchRequest, priced: Ranking, decide: Decide) -> Ranking:
     """``priced`` (any order) as it is shown: by the error model, or with ``rank_by`` "predicted" by prediction."""
     candidates = priced.candidates
-    decision = decide(request, candidates)
+    assert priced.cost is not None
+    decision = decide(request, candidates, priced.cost)
     everything = rank(
         replace(request, top=len(candidates), all_variants=True), candidates, _numbered(candidates), priced.simulated_s
     )

@@ -5,16 +5,18 @@ Micro-batch group size G of interleaved schedules, layers under full recompute, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
-from autodeploy.search.candidates import compact_layouts
+from autodeploy.search.candidates import compact_layouts, first_of_equals
 from autodeploy.strategy.axes import Axes
 from autodeploy.study.landscape import Catalogue, Landscape, Params, Value
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.strategies import RECOMPUTE_BIT, SCHEDULES, StrategyBatch
+from cost_models.strategies import I64, RECOMPUTE_BIT, Ladder, StrategyBatch
 
 STEPS = 8  # swap, offload and layers under recompute move in eighths
 EIGHTHS = tuple(i / STEPS for i in range(STEPS + 1))
@@ -53,22 +55,11 @@ def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -
     def share(name: str) -> np.ndarray:
         return np.array([float(trial.get(name, 0)) for trial in trials], dtype=np.float64)
 
-    micro_batches = origin.micro_batches(global_batch)
-    group = np.array(
-        [
-            _group(int(trial.get("group_choice", 0)), int(pp), int(m))
-            if SCHEDULE_TABLE[SCHEDULES[code]].grouped and vpp > 1
-            else 0
-            for trial, pp, m, code, vpp in zip(
-                trials, origin.pp, micro_batches, origin.schedule, origin.vpp, strict=True
-            )
-        ],
-        dtype=np.int64,
-    )
-    layers = np.array([origin.layouts[i].layers_per_stage.max() for i in origin.layout])
+    group = _groups(origin, [int(trial.get("group_choice", 0)) for trial in trials], global_batch)
+    layers = most_layers(origin)
     spared = np.floor(share("recompute_spared_frac") * layers).astype(np.int64)
-    full = (origin.recompute & RECOMPUTE_BIT["full"]) != 0
-    covered = np.where(full & (spared > 0), layers.astype(np.int64) - spared, origin.recompute_layers)
+    full = (origin.recompute & FULL) != 0
+    covered = np.where(full & (spared > 0), layers - spared, origin.recompute_layers)
     return replace(
         origin,
         micro_batch_group=np.where(group > 0, group, origin.micro_batch_group),
@@ -76,6 +67,14 @@ def _moved(origin: StrategyBatch, trials: Sequence[Params], global_batch: int) -
         swap_frac=np.maximum(origin.swap_frac, share("swap_least_frac")),
         offload_frac=np.maximum(origin.offload_frac, share("offload_least_frac")),
     )
+
+
+def _groups(origin: StrategyBatch, choices: Sequence[int], global_batch: int) -> np.ndarray:
+    """Micro-batch group of each strategy under its choice, [N]; 0 keeps what is."""
+    grouped = np.array([schedule.grouped for schedule in SCHEDULE_TABLE.values()])[origin.schedule] & (origin.vpp > 1)
+    micro_batches = origin.micro_batches(global_batch)
+    rows = zip(choices, origin.pp.tolist(), micro_batches.tolist(), grouped.tolist(), strict=True)
+    return np.array([_group(choice, pp, m) if loops else 0 for choice, pp, m, loops in rows], dtype=np.int64)
 
 
 def group_sizes(pp: int, micro_batches: int) -> list[int]:
@@ -103,3 +102,89 @@ def free_moves(axes: Axes) -> dict[str, bool]:
         "offload_least_frac": axes.offload is None,
         "recompute_spared_frac": axes.recompute is None,
     }
+
+
+# ------------------------------------------------------------------------------------- all moves, for the sweep
+
+FULL = RECOMPUTE_BIT["full"]
+Recompute = tuple[int, int]  # mask, and layers that "full" covers (0: all)
+
+
+def base_variants(origins: StrategyBatch, global_batch: int, free: Mapping[str, bool]) -> StrategyBatch:
+    """The origins without relief, each once, under every micro-batch group that the moves reach."""
+    zero, none = np.zeros(len(origins), dtype=np.int64), np.zeros(len(origins))
+    plain = replace(origins, recompute=zero, recompute_layers=zero, swap_frac=none, offload_frac=none)
+    parts = [plain]
+    for choice in MOVES["group_choice"][1:] if free["group_choice"] else ():
+        group = _groups(plain, [int(choice)] * len(plain), global_batch)
+        parts.append(replace(plain, micro_batch_group=group).take(group > 0))
+    every = StrategyBatch.concatenate(parts)
+    return compact_layouts(every.take(first_of_equals(every)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reliefs:
+    """What every base may take; ``spares``: also full recompute with some layers spared."""
+
+    recomputes: tuple[Recompute, ...]
+    swaps: tuple[float, ...]
+    offloads: tuple[float, ...]
+    spares: bool
+
+    @property
+    def none(self) -> bool:
+        return (0, 0) in self.recomputes and 0.0 in self.swaps and 0.0 in self.offloads
+
+    def among_valid(self, bases: StrategyBatch, valid: Valid) -> Reliefs:
+        """With only the shares of swap and offload that some base may take: a back end may know all or nothing."""
+        swaps = _somewhere(self.swaps, ladder_of([(0, 0)], self.swaps, [0.0]), bases, valid)
+        offloads = _somewhere(self.offloads, ladder_of([(0, 0)], [0.0], self.offloads), bases, valid)
+        return replace(self, swaps=swaps, offloads=offloads)
+
+    def ladders(self, layers: I64) -> Iterator[tuple[NDArray[np.intp], Ladder]]:
+        """Rows of bases and the ladder that they may take; ``layers`` [B] of their largest stages."""
+        yield np.arange(len(layers)), ladder_of(self.recomputes, self.swaps, self.offloads)
+        for most in np.unique(layers).tolist() if self.spares else ():
+            full = [(FULL, covered) for covered in spared_layers(most)]
+            yield np.flatnonzero(layers == most), ladder_of(full, self.swaps, self.offloads)
+
+
+def reliefs_around(origins: StrategyBatch, free: Mapping[str, bool]) -> Reliefs:
+    """Where an axis is the user's, what the origins have of it."""
+    recomputes = set(zip(origins.recompute.tolist(), origins.recompute_layers.tolist(), strict=True))
+    spares = free["recompute_spared_frac"]
+    if spares:
+        recomputes = {(0, 0), *(pair for pair in recomputes if not pair[0] & FULL)}
+    return Reliefs(
+        recomputes=tuple(sorted(recomputes)),
+        swaps=EIGHTHS if free["swap_least_frac"] else tuple(np.unique(origins.swap_frac).tolist()),
+        offloads=EIGHTHS if free["offload_least_frac"] else tuple(np.unique(origins.offload_frac).tolist()),
+        spares=spares,
+    )
+
+
+def _somewhere(values: Sequence[float], ladder: Ladder, bases: StrategyBatch, valid: Valid) -> tuple[float, ...]:
+    allowed = np.any(valid(ladder.expand(bases)).reshape(len(bases), len(ladder)), axis=0).tolist()
+    return tuple(value for value, kept in zip(values, allowed, strict=True) if kept or value == 0.0)
+
+
+def ladder_of(recomputes: Sequence[Recompute], swaps: Sequence[float], offloads: Sequence[float]) -> Ladder:
+    """Every combination."""
+    rungs = list(product(recomputes, swaps, offloads))
+    return Ladder(
+        recompute=np.array([mask for (mask, _), _, _ in rungs], dtype=np.int64),
+        recompute_layers=np.array([layers for (_, layers), _, _ in rungs], dtype=np.int64),
+        swap_frac=np.array([swap for _, swap, _ in rungs], dtype=np.float64),
+        offload_frac=np.array([offload for _, _, offload in rungs], dtype=np.float64),
+    )
+
+
+def spared_layers(layers: int) -> list[int]:
+    """Layers of a stage left under full recompute where eighths of ``layers`` are spared; 0: all of them."""
+    return sorted({layers - int(share * layers) for share in EIGHTHS[:-1] if int(share * layers)} | {0})
+
+
+def most_layers(batch: StrategyBatch) -> I64:
+    """Layers of each strategy's largest stage, [N]."""
+    table = np.array([int(layout.layers_per_stage.max()) for layout in batch.layouts], dtype=np.int64)
+    return table[batch.layout]

@@ -21,10 +21,10 @@ RETRIES = 2  # of a batch whose worker was killed
 
 
 @contextmanager
-def refined_prices(request: SearchRequest, twin: Twin) -> Iterator[Callable[[StrategyBatch], Candidates]]:
-    """``twin.refined``, spread over ``request.workers`` processes where there are several."""
+def study_prices(request: SearchRequest, twin: Twin) -> Iterator[Callable[[StrategyBatch], Candidates]]:
+    """``twin.screened``, spread over ``request.workers`` processes where there are several."""
     if request.workers == 1:
-        yield lambda batch: twin.refined(request, batch)
+        yield lambda batch: twin.screened(request, batch)
         return
     pool = _Pool(request, twin)
     try:
@@ -73,4 +73,4 @@ def _start(request: SearchRequest, twin: Twin) -> None:
 def _work(batch: StrategyBatch) -> Candidates:
     assert _job is not None, "the pool's initializer has not run"
     request, twin = _job
-    return twin.refined(request, batch)
+    return twin.screened(request, batch)

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.decide.ranking import Decision
-from autodeploy.search.candidates import IDENTITY, Candidates, best_first, layout_identities, micro_batch_groups
+from autodeploy.search.candidates import Candidates, best_first, first_of_equals, identities_of
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import pareto_front, rank_within_group
 from cost_models.strategies import F64, I64
+
+if TYPE_CHECKING:
+    from cost_models.step import StepCost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Strategies in order; both times where the simulator has run (nan where it has not). ``decision`` [N] in the same
-    order, and each row's place by prediction, where an error model has looked at them."""
+    order, and each row's place by prediction, where an error model has looked at them. ``cost``: where time and memory go."""
 
     candidates: Candidates
     screened_s: F64
     simulated_s: F64
     decision: Decision | None = None
     predicted_rank: I64 | None = None
+    cost: StepCost | None = None
 
     def take(self, index: NDArray[np.intp]) -> Ranking:
         """The strategies at ``index``, in that order."""
@@ -31,7 +36,19 @@ class Ranking:
             self.candidates.take(index), self.screened_s[index], self.simulated_s[index],
             None if self.decision is None else self.decision.take(index),
             None if self.predicted_rank is None else self.predicted_rank[index],
+            None if self.cost is None else _rows(self.cost, index),
         )  # fmt: skip
+
+
+def _rows(cost: StepCost, index: NDArray[np.intp]) -> StepCost:
+    """The strategies at ``index`` of a priced batch."""
+
+    def at(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {cause: array[index] for cause, array in value.items()}
+        return None if value is None else value[index]
+
+    return replace(cost, **{each.name: at(getattr(cost, each.name)) for each in fields(cost)})
 
 
 def rank(request: SearchRequest, candidates: Candidates, screened_s: F64, simulated_s: F64) -> Ranking:
@@ -39,7 +56,7 @@ def rank(request: SearchRequest, candidates: Candidates, screened_s: F64, simula
     index = np.arange(len(candidates))
     index = index[candidates.feasible]
     index = index[best_first(candidates.take(index))]
-    index = index[_first_of_equals(candidates.take(index))]
+    index = index[first_of_equals(candidates.take(index).batch)]
     if request.objective == "pareto":
         index = index[_front_rows(candidates.take(index))]
     elif not request.all_variants:
@@ -53,20 +70,6 @@ def _front_rows(candidates: Candidates) -> np.ndarray:
     return pareto_front(marked).score.astype(np.intp)
 
 
-def _first_of_equals(candidates: Candidates) -> np.ndarray:
-    """Mask of strategies not seen before in the list: the screen and the study may both have found one."""
-    seen: set[tuple[object, ...]] = set()
-    mask = np.zeros(len(candidates), dtype=bool)
-    for i, row in enumerate(identities(candidates)):
-        mask[i] = row not in seen
-        seen.add(row)
-    return mask
-
-
 def identities(candidates: Candidates) -> list[tuple[object, ...]]:
     """One hashable value per strategy; 0 and pp as micro-batch group are the same thing."""
-    batch = candidates.batch
-    columns = [getattr(batch, name).tolist() for name in IDENTITY]
-    layouts = layout_identities(batch)
-    groups = micro_batch_groups(batch).tolist()
-    return list(zip(*columns, groups, [layouts[i] for i in batch.layout.tolist()], strict=True))
+    return identities_of(candidates.batch)

@@ -15,12 +15,13 @@ from autodeploy.search.screen import OnPriced
 from autodeploy.search.space import WalkCounts
 from autodeploy.search.twin import Twin
 from autodeploy.strategy.rules import check
-from cost_models.strategies import Bool, StrategyBatch
+from cost_models.strategies import I64, Bool, StrategyBatch
 
 if TYPE_CHECKING:
     from autodeploy.decide.question import Asked
     from autodeploy.decide.ranking import Decision
     from autodeploy.search.candidates import Candidates
+    from cost_models.step import StepCost
 
 
 def standard_space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
@@ -50,12 +51,11 @@ def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
     return np.asarray(check(request.model, request.hardware, request.workload, batch, request.backend) == 0)
 
 
-def balanced_layout(request: SearchRequest, strategy: StrategyBatch) -> StrategyBatch | None:
-    """One strategy with balanced layers, as the back end can write them."""
+def balanced_layouts(request: SearchRequest, strategies: StrategyBatch) -> tuple[I64, StrategyBatch]:
+    """The strategies with balanced layers, where that is shorter and the back end can write it, and their rows."""
     from autodeploy.replay.balanced import balanced
 
-    found = balanced(request.case, strategy, request.backend)
-    return found if found is not None and rules_allow(request, found).all() else None
+    return balanced(request.case, strategies, request.backend)
 
 
 def run_search(
@@ -71,14 +71,16 @@ def run_search(
     ``simulated`` False ranks by the closed form alone. ``asked``: how to decide over what is found (None: the defaults)."""
     from autodeploy.decide.question import Asked
     from autodeploy.replay import simulated_step_s
-    from cost_models.step import evaluate
+    from cost_models.step import bounds, evaluate, price
 
     twin = Twin(
         evaluate=evaluate,
+        price=price,
+        bounds=bounds,
         space=standard_space,
         valid=rules_allow,
         refiner=(refiner or simulated_step_s) if simulated else None,
-        balanced=balanced_layout,
+        balanced=balanced_layouts,
         decide=partial(decision_over, asked or Asked(seed=request.seed)),
     )
     return search(with_safe_usage(request, asked or Asked()), twin, progress=progress, on_priced=on_priced)
@@ -92,13 +94,11 @@ def with_safe_usage(request: SearchRequest, asked: Asked) -> SearchRequest:
     return replace(request, safe_usage=min(memory.usage_at(asked.fit_probability), 1.0))
 
 
-def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates) -> Decision:
-    """The decision over ``candidates``, priced once more for where their time goes."""
+def decision_over(asked: Asked, request: SearchRequest, candidates: Candidates, cost: StepCost) -> Decision:
+    """The decision over ``candidates``; ``cost``: where their time goes by the closed form."""
     from autodeploy.decide.question import case_rows, question_of
     from autodeploy.decide.ranking import decide
-    from cost_models.step import evaluate
 
-    cost = evaluate(request.case, candidates.batch)
     rows = case_rows(request.case, candidates.batch, cost.time_s, candidates.step_s, candidates.reserved_bytes)
     by_cards = replace(asked, by_cards=request.objective in ("tokens", "cost"))
     return decide(question_of(request.case, rows, candidates.batch.devices, by_cards))

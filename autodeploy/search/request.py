@@ -10,13 +10,14 @@ from autodeploy.errors import InputError
 from autodeploy.strategy.axes import Axes
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.strategies import F64, StrategyBatch
+from cost_models.strategies import F64, Ladder, StrategyBatch
 
 if TYPE_CHECKING:
-    from cost_models.step import StepCost
+    from cost_models.step import Bounds, StepCost, StepPrice
 
 METHODS = ("auto", "exhaustive", "tpe", "nsga2", "random")
 RANK_BY = ("expected", "predicted")
+TRIALS = 200
 OBJECTIVES = ("time", "tokens", "memory", "cost", "pareto")
 
 Progress = Callable[[str, int, int | None], None]  # (what, done, total)
@@ -26,6 +27,18 @@ class Evaluate(Protocol):
     """The pure function that prices strategies: ``cost_models.step.evaluate`` or a stand-in."""
 
     def __call__(self, case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost: ...
+
+
+class Price(Protocol):
+    """``cost_models.step.price``: the same figures without causes."""
+
+    def __call__(self, case: Case, batch: StrategyBatch) -> StepPrice: ...
+
+
+class Bound(Protocol):
+    """``cost_models.step.bounds``."""
+
+    def __call__(self, case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds: ...
 
 
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.
@@ -46,7 +59,9 @@ class SearchRequest:
     all_variants: bool = False
     audit: bool = False  # price also what pruning skips
     keep_oversized: bool = False  # price also what cannot fit whatever the options, to name the nearest misses
-    trials: int = 200
+    trials: int | None = (
+        None  # of a study; None: TRIALS, and in ``auto`` none at all: its moves are swept in closed form
+    )
     timeout_s: float | None = None
     storage: str | None = None
     study: str | None = None
@@ -72,6 +87,16 @@ class SearchRequest:
         """The predicted peak up to which a strategy is likely enough to fit."""
         return self.safe_usage * self.hardware.usable_bytes
 
+    @property
+    def runs_study(self) -> bool:
+        """Whether Optuna runs: ``auto`` only where a study is asked for."""
+        asked = self.trials is not None or self.storage is not None or self.study is not None
+        return self.trials != 0 and self.method != "exhaustive" and (asked or self.method != "auto")
+
+    @property
+    def study_trials(self) -> int:
+        return TRIALS if self.trials is None else self.trials
+
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError("--method", self.method, f"one of {', '.join(METHODS)}")
@@ -80,8 +105,9 @@ class SearchRequest:
         if self.objective not in OBJECTIVES:
             raise InputError("--objective", self.objective, f"one of {', '.join(OBJECTIVES)}")
         for name, low in (("top", 1), ("trials", 0), ("workers", 1)):
-            if getattr(self, name) < low:
-                raise InputError(f"--{name}", getattr(self, name), f"a whole number >= {low}")
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise InputError(f"--{name}", value, f"a whole number >= {low}")
         if self.method == "exhaustive" and (self.storage is not None or self.study is not None):
             option = "--study" if self.storage is None else "--storage"
             raise InputError(

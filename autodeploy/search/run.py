@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autodeploy.search.candidates import Candidates, best_first
-from autodeploy.search.decided import decided, with_safe
+from autodeploy.search.candidates import Candidates
+from autodeploy.search.leaders import SIMULATED, ranked
 from autodeploy.search.nearest import NearMiss, nearest
 from autodeploy.search.rank import Ranking, rank
+from autodeploy.search.refined import Refined
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.screen import OnPriced, screen
+from autodeploy.search.shortlist import Shortlist
 from autodeploy.search.space import WalkCounts
-from autodeploy.search.twin import Twin, with_time
+from autodeploy.search.sweep import origins_around, sweep_around
+from autodeploy.search.twin import Twin
 
 if TYPE_CHECKING:
     from cost_models.step import StepCost
 
-SIMULATED = 36  # leaders that the simulator replays before they are ranked
-TRIED = 12  # strategies that a study found fastest: the simulator, not the closed form, says so
 BALANCED = 8  # best groups whose layers are balanced
 
 
@@ -41,7 +42,7 @@ class SearchResult:
     refine_s: float = 0.0
     timed_out: bool = False
     interrupted: bool = False  # by Ctrl-C: what was found until then is ranked, in closed-form prices
-    tried: Candidates | None = None  # what a study was told, in its times
+    tried: tuple[Candidates, ...] = ()  # what was moved around; what was found there; what a study holds
     sizes: Ranking | None = None  # the best of each number of cards, where there are several
     sizes_cost: StepCost | None = None
 
@@ -57,9 +58,10 @@ def search(
         result, pool = _study(request, twin, deadline, progress)
     if pool is None:
         return result
-    ranking = _rank(result, pool, twin, simulate=not result.interrupted and not _over(deadline))
-    cost = twin.evaluate(request.case, ranking.candidates.batch)
-    return replace(result, ranking=ranking, cost=cost)
+    ranking, interrupted = ranked(
+        request, pool, result.tried, twin, simulate=not result.interrupted and not _over(deadline)
+    )
+    return replace(result, ranking=ranking, cost=ranking.cost, interrupted=result.interrupted or interrupted)
 
 
 def _over(deadline: float | None) -> bool:
@@ -88,15 +90,40 @@ def _screen_and_refine(
         [shortlist.groups, shortlist.overall, shortlist.front, shortlist.safe, shortlist.plain]
     )
     if request.method == "auto" and not (screened.timed_out or screened.interrupted):
+        return _refined(result, shortlist, pool, twin, deadline, progress)
+    return result, pool
+
+
+def _refined(
+    result: SearchResult, shortlist: Shortlist, pool: Candidates, twin: Twin, deadline: float | None,
+    progress: Progress | None,
+) -> tuple[SearchResult, Candidates]:  # fmt: skip
+    """With the fine moves around the best, a study where one is asked for, and balanced layers."""
+    request = result.request
+    origins = origins_around(pool, shortlist.almost)
+    around = Candidates.concatenate([origins, shortlist.front])
+    places = max(request.top, SIMULATED)
+    found = [sweep_around(request, around, pool, twin, places, deadline=deadline, progress=progress)]
+    if request.runs_study and not (found[0].timed_out or found[0].interrupted):
         from autodeploy.search.study import refine_around  # Optuna: only where a study runs
 
-        found = refine_around(request, shortlist, pool, twin, deadline, progress)
-        result = replace(result, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
-                         interrupted=found.interrupted, tried=found.tried)  # fmt: skip
-        pool = pool if found.candidates is None else Candidates.concatenate([pool, found.candidates])
-        if not found.interrupted:
-            pool = _with_balanced_layers(request, pool, twin)
-    return result, pool
+        found.append(refine_around(request, origins, shortlist.front, twin, deadline, progress))
+    result = _told(result, found)
+    new = [each.candidates for each in found if each.candidates is not None]
+    pool = Candidates.concatenate([pool, *new])
+    result = replace(result, tried=(origins, *new) if request.trials != 0 else ())
+    return result, pool if result.interrupted else _with_balanced_layers(request, pool, twin)
+
+
+def _told(result: SearchResult, found: list[Refined]) -> SearchResult:
+    """What is said of the refinement: of a study, where there was one, its trials."""
+    return replace(
+        result,
+        refined=found[-1].trials,
+        refine_s=sum(each.seconds for each in found),
+        timed_out=any(each.timed_out for each in found),
+        interrupted=any(each.interrupted for each in found),
+    )
 
 
 def _with_sizes(result: SearchResult, best: Candidates, twin: Twin) -> SearchResult:
@@ -111,16 +138,13 @@ def _with_balanced_layers(request: SearchRequest, pool: Candidates, twin: Twin) 
     if twin.balanced is None or request.axes.layout is not None:
         return pool
     leaders = rank(replace(request, top=BALANCED), pool, pool.step_s, pool.step_s).candidates
-    kept = [pool]
-    for i in range(len(leaders)):
-        origin = leaders.take(slice(i, i + 1))
-        found = twin.balanced(request, origin.batch)
-        if found is None or not twin.valid(request, found)[0]:
-            continue
-        priced = twin.screened(request, found)
-        if priced.feasible[0] and priced.score[0] < origin.score[0]:
-            kept.append(priced)
-    return Candidates.concatenate(kept)
+    rows, found = twin.balanced(request, leaders.batch)
+    if not len(rows):
+        return pool
+    valid = twin.valid(request, found)
+    priced = twin.screened(request, found)
+    better = valid & priced.feasible & (priced.score < leaders.score[rows])
+    return Candidates.concatenate([pool, priced.take(better)])
 
 
 def _misses(request: SearchRequest, twin: Twin, deadline: float | None) -> list[NearMiss]:
@@ -137,42 +161,13 @@ def _study(
 
     counts, began = WalkCounts(), time.monotonic()
     found = study_space(request, twin, counts, deadline, progress)
-    result = SearchResult(
-        request=request, counts=counts, refined=found.trials, refine_s=found.seconds, timed_out=found.timed_out,
-        screen_s=time.monotonic() - began - found.seconds, interrupted=found.interrupted, tried=found.tried,
-    )  # fmt: skip
+    seconds = time.monotonic() - began - found.seconds
+    result = _told(SearchResult(request=request, counts=counts, screen_s=seconds), [found])
     if found.candidates is None:
         return result, None
     pool = found.candidates
-    result = replace(result, enumerated=len(pool), feasible=int(pool.feasible.sum()))
+    result = replace(result, enumerated=len(pool), feasible=int(pool.feasible.sum()), tried=(pool,))
     if not result.feasible:
         order = np.argsort(pool.reserved_bytes, kind="stable")
         return replace(result, misses=nearest(request, pool.take(order), twin)), None
     return result, pool
-
-
-def _rank(result: SearchResult, pool: Candidates, twin: Twin, *, simulate: bool = True) -> Ranking:
-    """Ranks by screened time; then, with a simulator, the leaders once more by simulated time; then, with an error model, by
-    what is expected of them."""
-    request = result.request
-    leaders = rank(replace(request, top=max(request.top, SIMULATED)), pool, pool.step_s, pool.step_s).candidates
-    if twin.decide is not None:
-        leaders = with_safe(request, leaders, pool, SIMULATED)
-    if result.tried is not None and simulate:
-        leaders = _with_tried(request, leaders, result.tried, twin)
-    simulated = twin.simulated_s(request, leaders) if simulate else np.full(len(leaders), np.nan)
-    timed = with_time(request, leaders, simulated)
-    if twin.decide is None:
-        return rank(request, timed, leaders.step_s, simulated)
-    return decided(request, Ranking(timed, leaders.step_s, simulated), twin.decide)
-
-
-def _with_tried(request: SearchRequest, leaders: Candidates, tried: Candidates, twin: Twin) -> Candidates:
-    """The leaders and what a study found fastest, each once, in closed-form prices."""
-    fitting = tried.take(tried.feasible)
-    best = fitting.take(best_first(fitting)[:TRIED])
-    if not len(best):
-        return leaders
-    both = Candidates.concatenate([leaders, twin.screened(request, best.batch)])
-    every = replace(request, top=len(both), all_variants=True, objective="time")
-    return rank(every, both, both.step_s, both.step_s).candidates

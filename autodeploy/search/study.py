@@ -9,47 +9,36 @@ from dataclasses import replace
 import numpy as np
 
 from autodeploy.search.bound import UNAVOIDABLE, least_step_s
-from autodeploy.search.candidates import Candidates, best_first, objective
+from autodeploy.search.candidates import Candidates, objective
 from autodeploy.search.moves import free_moves, landscape_around
-from autodeploy.search.pooled import refined_prices
+from autodeploy.search.pooled import study_prices
+from autodeploy.search.refined import NOTHING, Refined
 from autodeploy.search.request import Progress, SearchRequest
-from autodeploy.search.shortlist import Shortlist
 from autodeploy.search.space import Space, WalkCounts, chunks
 from autodeploy.search.twin import Twin
 from autodeploy.study.landscape import Catalogue, Landscape
-from autodeploy.study.loop import Refined, refine
+from autodeploy.study.loop import refine
 from cost_models.strategies import StrategyBatch
-
-ORIGINS = 48  # best strategies that the study moves around
-FASTER_ORIGINS = 24  # strategies that would be faster still and almost fit
-NOTHING = Refined(None, 0, 0.0, False)
 
 
 def refine_around(
-    request: SearchRequest,
-    shortlist: Shortlist,
-    pool: Candidates,
-    twin: Twin,
-    deadline: float | None,
+    request: SearchRequest, origins: Candidates, front: Candidates, twin: Twin, deadline: float | None,
     progress: Progress | None,
-) -> Refined:
-    """What a study finds around the best of the pool, its front, and what almost fits, in closed-form prices."""
+) -> Refined:  # fmt: skip
+    """What a study finds around the origins, tried first, and the front."""
     began = time.monotonic()
-    if request.trials == 0:
+    if not request.runs_study:
         return NOTHING
-    best = pool.take(best_first(pool)[:ORIGINS])
-    faster = shortlist.almost.take(shortlist.almost.score < best.score[-1])
-    started = Candidates.concatenate([best, faster.take(best_first(faster)[:FASTER_ORIGINS])])
-    catalogue = Candidates.concatenate([started, shortlist.front])
+    catalogue = Candidates.concatenate([origins, front])
     landscape = landscape_around(
         catalogue.batch,
-        len(started),
+        len(origins),
         request.workload.global_batch,
         lambda batch: twin.valid(request, batch),
         free_moves(request.axes),
     )
     enough = nothing_better(request, twin, catalogue)
-    with refined_prices(request, twin) as price:
+    with study_prices(request, twin) as price:
         found = refine(request, landscape, price, deadline=deadline, progress=progress, enough=enough)
     return _screened(request, twin, found, time.monotonic() - began)
 
@@ -72,9 +61,9 @@ def study_space(
 ) -> Refined:
     """What a study alone finds in the whole space, in closed-form prices."""
     landscape = landscape_of_space(request, twin.space, counts)
-    if landscape is None or request.trials == 0:
+    if landscape is None or not request.runs_study:
         return NOTHING
-    with refined_prices(request, twin) as price:
+    with study_prices(request, twin) as price:
         found = refine(request, landscape, price, deadline=deadline, progress=progress)
     return _screened(request, twin, found, found.seconds)
 
@@ -89,5 +78,6 @@ def landscape_of_space(request: SearchRequest, space: Space, counts: WalkCounts)
 
 
 def _screened(request: SearchRequest, twin: Twin, found: Refined, seconds: float) -> Refined:
+    """In prices of this run: what a storage holds may have been told by another."""
     candidates = None if found.candidates is None else twin.screened(request, found.candidates.batch)
-    return replace(found, candidates=candidates, tried=found.candidates, seconds=seconds)
+    return replace(found, candidates=candidates, seconds=seconds)

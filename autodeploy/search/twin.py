@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import Candidates, objective, price
-from autodeploy.search.request import Evaluate, SearchRequest, SimulateBatch
+from autodeploy.search.request import Bound, Evaluate, Price, SearchRequest, SimulateBatch
 from autodeploy.search.space import Space
-from cost_models.strategies import F64, Bool, StrategyBatch
+from cost_models.strategies import F64, I64, Bool, Ladder, StrategyBatch
+
+if TYPE_CHECKING:
+    from cost_models.step import Bounds, StepCost
 
 Valid = Callable[[SearchRequest, StrategyBatch], Bool]
-Decide = Callable[[SearchRequest, Candidates], Decision]
-Balanced = Callable[[SearchRequest, StrategyBatch], StrategyBatch | None]  # one strategy with its layers balanced
+Decide = Callable[[SearchRequest, Candidates, "StepCost"], Decision]  # candidates, and where their time goes
+# Strategies with their layers balanced, where that is shorter, and the rows that they are of.
+Balanced = Callable[[SearchRequest, StrategyBatch], tuple[I64, StrategyBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +30,27 @@ class Twin:
     evaluate: Evaluate
     space: Space
     valid: Valid
+    price: Price | None = None  # as ``evaluate``, without causes
+    bounds: Bound | None = None  # exact memory and a lower bound of the time of bases x ladder
     refiner: SimulateBatch | None = None
     balanced: Balanced | None = None
     decide: Decide | None = None  # the error model over the leaders; None: the order is that of the predictions
 
     def screened(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
         """Closed-form price."""
-        return price(request, batch, self.evaluate)
+        return price(request, batch, self.price or self.evaluate)
 
-    def refined(self, request: SearchRequest, batch: StrategyBatch) -> Candidates:
-        """Simulated time where there is a simulator and it answers, else closed form."""
-        candidates = self.screened(request, batch)
-        return with_time(request, candidates, self.simulated_s(request, candidates))
+    def bounded(self, request: SearchRequest, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+        """Of every base under every rung; without ``bounds`` the prices themselves."""
+        if self.bounds is not None:
+            return self.bounds(request.case, bases, ladder)
+        from cost_models.step import Bounds
+
+        cost = (self.price or self.evaluate)(request.case, ladder.expand(bases))
+        shape = (len(bases), len(ladder))
+        return Bounds(
+            least_step_s=cost.step_s.reshape(shape), peak_reserved_bytes=cost.peak_reserved_bytes.reshape(shape)
+        )
 
     def simulated_s(self, request: SearchRequest, candidates: Candidates) -> F64:
         """Simulated seconds [N]; nan where there is no simulator, where it declines, or where the strategy does not fit."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from autodeploy.errors import InputError
-from autodeploy.models.files import parse_yaml, read_text
+from autodeploy.shipped import parsed
 from autodeploy.stacks.fields import checked_value, field_named
 from autodeploy.stacks.stack import Rule, Setting, Stack
 
@@ -41,6 +41,7 @@ def load_stack(name_or_path: str) -> Stack:
         return _shipped(text)
     path = Path(text)
     if path.suffix in (".yaml", ".yml") or path.is_file():
+        from autodeploy.models.files import parse_yaml, read_text
         from autodeploy.stacks.schema import validate  # pydantic: only where a user's file needs it
 
         return _built(validate(parse_yaml(read_text(path), str(path))), path.read_bytes())
@@ -55,8 +56,8 @@ def load_stack(name_or_path: str) -> Stack:
 
 @lru_cache(maxsize=64)
 def _shipped(name: str) -> Stack:
-    path = FOLDER / f"{name}.yaml"
-    return _built(parse_yaml(path.read_text(encoding="utf-8"), path.name), path.read_bytes())
+    content = (FOLDER / f"{name}.yaml").read_bytes()
+    return _built(parsed(content), content)
 
 
 def _built(document: Mapping[str, Any], content: bytes) -> Stack:

@@ -11,6 +11,7 @@ import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.search.candidates import Candidates
+from autodeploy.search.refined import Refined
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.study import problem as problems
@@ -28,19 +29,6 @@ SHARED_BATCH = 8  # in a storage that others may join: what a kill can cost, and
 GIB = 2**30
 MEMORY = "memory beyond the cap"  # the constraint: share of the cap by which a strategy exceeds it
 Price = Callable[[StrategyBatch], Candidates]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Refined:
-    """``candidates``: everything that the study holds, from earlier runs and other workers too."""
-
-    candidates: Candidates | None
-    trials: int
-    seconds: float
-    timed_out: bool
-    interrupted: bool = False
-    settled: bool = False  # stopped because the bound says that nothing unseen can be better
-    tried: Candidates | None = None  # ``candidates`` with the times that the study was told
 
 
 @dataclass(slots=True)
@@ -61,7 +49,7 @@ def refine(
     request: SearchRequest, landscape: Landscape, price: Price, *, deadline: float | None = None,
     progress: Progress | None = None, enough: Callable[[float], bool] | None = None,
 ) -> Refined:  # fmt: skip
-    """Runs ``request.trials`` trials of the study; returns every strategy that it holds.
+    """Runs ``request.study_trials`` trials of the study; returns every strategy that it holds.
 
     ``enough``: whether no strategy of the landscape that is still unseen can score less than this.
     """
@@ -118,11 +106,11 @@ class _Loop:
         done, best = 0, self._best_held()
         timed_out = interrupted = settled = False
         size = SHARED_BATCH if self.shared else BATCH
-        while done < self.request.trials and not (timed_out or interrupted or settled):
+        while done < self.request.study_trials and not (timed_out or interrupted or settled):
             try:
                 if self.shared:
                     reclaim(self.study, self.worker)
-                trials = self._ask(min(size, self.request.trials - done))
+                trials = self._ask(min(size, self.request.study_trials - done))
                 best = min(best, self._work(trials))
             except KeyboardInterrupt:
                 self._give_back()
@@ -130,8 +118,8 @@ class _Loop:
                 break
             done += len(trials)
             if self.progress:
-                self.progress("refining", done, self.request.trials)
-            timed_out = deadline is not None and time.monotonic() > deadline and done < self.request.trials
+                self.progress("refining", done, self.request.study_trials)
+            timed_out = deadline is not None and time.monotonic() > deadline and done < self.request.study_trials
             settled = enough is not None and done >= len(self.landscape.start) and enough(best)
         return Refined(self._everything(), done, time.monotonic() - began, timed_out, interrupted, settled)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from pydantic import (
 
 import autodeploy
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 LARGEST_FILE_BYTES = 1 << 20
 MOST_CELLS = 1_000_000
@@ -121,7 +121,7 @@ VARIED = ("models", "hardware", "devices", "seq_length", "global_batch", "precis
 KEYS = {"models": "model"}
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Shard:
     """Part ``index`` (from 1) of ``count``."""
 
@@ -136,7 +136,7 @@ class Shard:
         return Shard(int(index), int(count))
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One search. ``values``: what the matrix varies; ``flags``: the options that all cells share."""
 

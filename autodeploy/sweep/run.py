@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autodeploy.sweep.engines import Runner, local, on_dask
 from autodeploy.sweep.matrix import Cell
 from autodeploy.sweep.results import ResultFile
-from cost_models.records import record
 
 SCHEMA = "autodeploy.sweep/1"
 Progress = Callable[[str, int, int | None], None]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """``records`` in the order of the cells; ``skipped``: how many of them were there before."""
 
@@ -24,7 +24,7 @@ class Sweep:
     seconds: float
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """``name`` of ``engines.ENGINES``; ``scheduler``: address of a Dask scheduler."""
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64, Chunks, PipelineCosts, Schedule, Shape
-from cost_models.schedules.interleaved_waves import ChunkCosts, interleaved_s
+from cost_models.schedules.facts import F64, I64, Bool, Chunks, PipelineCosts, Schedule, Shape
+from cost_models.schedules.interleaved_waves import ROUNDS, ChunkCosts, interleaved_s, program
 from cost_models.schedules.one_f_one_b import one_f_one_b_s
 from cost_models.schedules.program import B, F, Op, by_micro_batches, work_through
 
 
-def runs_in_groups(pp: int, micro_batches: int, group: int) -> bool:
+def runs_in_groups(pp: int, micro_batches: I64 | int, group: I64 | int) -> Bool:
     """Megatron's rule: p <= G <= m, and the last group is whole or at least p long; or one group of all (torch's for m < p)."""
     last = micro_batches % group
-    return group == micro_batches or (pp <= group <= micro_batches and (last == 0 or last >= pp))
+    whole = (pp <= group) & (group <= micro_batches) & ((last == 0) | (last >= pp))
+    return np.asarray(whole | (group == micro_batches))
 
 
 def chunk_table(vpp: int, micro_batches: int, group: int) -> list[tuple[int, int]]:
@@ -46,22 +48,35 @@ def overlapped_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list
 
 
 def _interleaved(c: PipelineCosts) -> F64:
-    return one_f_one_b_s(c) if c.vpp == 1 else by_micro_batches(c, lambda own, m, g: _looped_s(own, m, g, extra=0))
+    return one_f_one_b_s(c) if c.vpp == 1 else _looped_s(c, extra=0)
 
 
 def _adaptive_pipe(c: PipelineCosts) -> F64:
     """Interleaved with one more warm-up chunk."""
-    return by_micro_batches(c, lambda own, m, g: _looped_s(own, m, g, extra=1))
+    return _looped_s(c, extra=1)
 
 
-def _looped_s(c: PipelineCosts, micro_batches: int, group: int, extra: int) -> F64:
+def _looped_s(c: PipelineCosts, extra: int) -> F64:
     """Seconds [N]. A shape that no program runs is priced as one group of all its micro-batches."""
-    group = group if runs_in_groups(c.pp, micro_batches, group) else micro_batches
-    if group < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
-        return work_through(overlapped_orders if extra else interleaved_orders, c, micro_batches, group)
-    backward = c.input_s + c.weight_s
-    costs = ChunkCosts(forward_s=c.forward_s, backward_s=backward, p2p_s=c.p2p_s, lanes=c.lanes)
-    return interleaved_s(costs, pp=c.pp, micro_batches=micro_batches, group=group, extra=extra)
+    group, worked = in_rounds(c)
+
+    def seconds(own: PipelineCosts, micro_batches: int, group: int) -> F64:
+        if group < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
+            return work_through(overlapped_orders if extra else interleaved_orders, own, micro_batches, group)
+        costs = ChunkCosts(
+            forward_s=own.forward_s, backward_s=own.input_s + own.weight_s, p2p_s=own.p2p_s, lanes=own.lanes
+        )
+        worked_s, round_s = interleaved_s(costs, program(c.pp, c.vpp, micro_batches, group, extra))
+        return worked_s + (own.micro_batches - micro_batches) // group * round_s
+
+    return by_micro_batches(replace(c, group=group), seconds, worked)
+
+
+def in_rounds(c: PipelineCosts) -> tuple[I64, I64]:
+    """Group sizes that are run, and the micro-batches that are worked through: `ROUNDS` groups and a last one, [N] each."""
+    m = c.micro_batches
+    group = np.where(runs_in_groups(c.pp, m, c.group), c.group, m)
+    return group, m - np.maximum(0, m // group - ROUNDS) * group
 
 
 def _held(extra: int) -> Callable[[Shape], I64]:

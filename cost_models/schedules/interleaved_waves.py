@@ -1,22 +1,28 @@
 """Interleaved 1F1B worked through in waves, exact on whole stages: in a wave every rank does one turn of its own order.
 
-Rank r leads with W(r) = 2(p-1-r) + (v-1)G + extra forwards, then takes turns of forward W(r)+j and backward j. Wave w of
-the lead does forward w-r on rank r, wave u of the turns does turn u-(p-1-r): what a rank waits for was then made in the
-wave before, by a neighbour, or earlier, so that all ranks go at once. It takes groups of at least p micro-batches.
+Rank r leads with C + 2(p-1-r) forwards, C = (v-1)G + extra, then takes turns of a forward and a backward. In wave t it does its
+forward t - r, then its backward t - D + r, D = C + 2p - 2: what these wait for was made in the wave before, by a neighbour, or
+earlier, so that all ranks go at once. It takes groups of at least p micro-batches.
 
-Axes: N strategies, P ranks, V chunks a rank; arrays [P, N].
+Axes: N strategies, P ranks, V chunks a rank, T waves, O forwards (or backwards) of a rank. Ranks are counted from the last to
+the first: the forwards of a wave are then a window of the order, and its backwards a window of the order from the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64
+from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
+LAID_OUT = (
+    1 << 15
+)  # costs that are put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,172 +35,202 @@ class ChunkCosts:
     lanes: LaneCosts | None = None  # then forwards and backwards of a turn run side by side
 
 
-def interleaved_s(costs: ChunkCosts, *, pp: int, micro_batches: int, group: int, extra: int) -> F64:
-    """Seconds [N]. `extra`: forwards beyond Megatron's lead of 2(p-r-1) + (v-1)G."""
-    skipped = max(0, micro_batches // group - ROUNDS)
-    waves = _Waves(costs, pp, micro_batches - skipped * group, group, extra)
-    worked = waves.run()
-    return worked + skipped * waves.pace_s() if skipped else worked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What each rank does in each wave. `forward`, `backward`, `pair`: rows of costs [T, P], any where a rank does nothing."""
+
+    pp: int
+    total: int  # O
+    turned: int  # D: wave of the first rank's first backward
+    next_chunk: list[int]  # [O] place of the same micro-batch's next chunk, 0 for none
+    round_waves: tuple[int, int]  # in the steady phase, a round apart
+    forward: I64
+    backward: I64
+    pair: I64
+    paired: tuple[I64, I64]  # stages of the forward and of the backward of each pair that there is
+
+    @property
+    def waves(self) -> int:
+        return self.turned + self.total
+
+    def laid_out(self, first: int, last: int, *costs: tuple[F64, I64]) -> Iterator[tuple[F64, ...]]:
+        """Of each wave, costs of its ranks, [P, N] each; from costs by row, and rows [T, P]."""
+        step = max(1, LAID_OUT // (self.pp * costs[0][0].shape[1]))
+        for at in range(first, last, step):
+            to = min(at + step, last)
+            yield from zip(*(seconds.take(rows[at:to], axis=0) for seconds, rows in costs), strict=True)
+
+
+@lru_cache(maxsize=128)
+def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int) -> Program:
+    """`extra`: forwards beyond Megatron's lead of 2(p-r-1) + (v-1)G."""
+    sizes = [min(group, micro_batches - at) for at in range(0, micro_batches, group)]
+    chunk_at = np.concatenate([np.repeat(np.arange(chunks), size) for size in sizes])  # of the forward at each place
+    size_at = np.repeat(sizes, [size * chunks for size in sizes])
+    total = micro_batches * chunks
+    lead = min((chunks - 1) * group + extra, total)
+    turned, per_round = lead + 2 * pp - 2, group * chunks
+    wave, rank = np.arange(turned + total)[:, None], np.arange(pp)[::-1]
+    forwards, backwards = wave - rank, wave - turned + rank
+    both = (forwards >= 0) & (forwards < total) & (backwards >= 0) & (backwards < total)
+    forward_chunk = chunk_at[np.clip(forwards, 0, total - 1)]
+    backward = (chunks - 1 - chunk_at[np.clip(backwards, 0, total - 1)]) * pp + rank
+    pair, paired = _numbered(forward_chunk * (chunks * pp) + backward, both)
+    steady = turned + min(total - min(turned, total), (ROUNDS - 1) * per_round)
+    return Program(
+        pp=pp, total=total, turned=turned, round_waves=(steady - per_round, steady),
+        next_chunk=np.where(chunk_at < chunks - 1, np.arange(total) + size_at, 0).tolist(),
+        forward=forward_chunk * pp + rank, backward=backward, pair=pair,
+        paired=(paired // (chunks * pp) * pp + paired % pp, paired % (chunks * pp)),
+    )  # fmt: skip
+
+
+def _numbered(codes: I64, used: Bool) -> tuple[I64, I64]:
+    """`codes` counted from 0 among those used, and the codes that are."""
+    seen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    seen[codes[used]] = 1
+    return (np.cumsum(seen) - 1)[codes], np.flatnonzero(seen)
+
+
+def interleaved_s(costs: ChunkCosts, order: Program) -> tuple[F64, F64]:
+    """Seconds, and those of a round in the steady phase at the first rank where there are `ROUNDS`, [N] each."""
+    work = _OneByOne(costs, order) if costs.lanes is None else _SideBySide(costs, costs.lanes, order)
+    work.run()
+    return np.asarray(work.clock.max(axis=0)), work.round_s
 
 
 class _Waves:
-    def __init__(self, costs: ChunkCosts, pp: int, micro_batches: int, group: int, extra: int) -> None:
-        self.costs, self.pp = costs, pp
-        self.chunks = len(costs.forward_s) // pp
-        self.sizes = [min(group, micro_batches - at) for at in range(0, micro_batches, group)]
-        self.total = micro_batches * self.chunks
-        chunk = [np.repeat(np.arange(self.chunks), size) for size in self.sizes]
-        self.chunk_at = np.concatenate(chunk)  # of the forward at each place of the order; of backwards v-1-this
-        self.size_at = np.repeat(self.sizes, [size * self.chunks for size in self.sizes])
-        self.constant = (self.chunks - 1) * group + extra
-        self.lead = np.minimum(self.constant + 2 * (pp - 1 - np.arange(pp)), self.total)
-        self.forward_alone_s = costs.lanes.forward.alone_s if costs.lanes else costs.forward_s
-        if costs.lanes:
-            self.backward_alone_s = costs.lanes.backward.alone_s
-            self.gradient_s = costs.lanes.gradient_s
-            self.pairs_s = self._all_pairs_s(costs.lanes)
-            self.backward_compute_s = costs.lanes.backward_compute_s
-        self.clock = np.zeros((pp, costs.forward_s.shape[1]))
-        self.led: list[F64] = []  # forward ends by wave of the lead
-        self.forwards: list[F64] = []  # forward ends by wave of the turns
-        self.gradients: list[F64] = []  # when gradients leave, by wave of the turns
-        self.per_round = group * self.chunks
-        last = min(self.total - int(self.lead[0]), (ROUNDS - 1) * self.per_round)
-        self.marks_at = (last - self.per_round, last)  # turns of the first rank, in its steady phase
-        self.marks: list[F64] = []
+    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next."""
 
-    def run(self) -> F64:
-        for wave in range(int((self.lead + np.arange(self.pp)).max())):
-            self._lead(wave)
-        for wave in range(self.total + self.pp - 1):
-            if wave - self.pp + 1 in self.marks_at:
-                self.marks.append(self.clock[0])
-            self._turn(wave)
-        return np.asarray(self.clock.max(axis=0))
+    def __init__(self, hop_s: F64, order: Program) -> None:
+        self.order, self.hop_s = order, hop_s
+        self.clock = np.zeros((order.pp, len(hop_s)))
+        self.forwards, self.gradients = np.zeros((order.total, len(hop_s))), np.zeros((order.total, len(hop_s)))
+        self.round_s = np.zeros(len(hop_s))
 
-    def pace_s(self) -> F64:
-        """Seconds of a round in the steady phase, at the first rank."""
-        before, after = self.marks
-        return after - before
+    def mark(self, wave: int) -> None:
+        if wave in self.order.round_waves:
+            self.round_s = self.clock[-1] - self.round_s
 
-    def _lead(self, wave: int) -> None:
-        """Forward wave - r on each rank r that has one in its lead."""
-        low = max(0, wave - self.total + 1)
-        high = min(self.pp, wave + 1)
-        while low < high and wave - low >= self.lead[low]:
-            low += 1
-        while high > low and wave - high + 1 >= self.lead[high - 1]:
-            high -= 1
-        ends = np.empty_like(self.clock)
-        self.led.append(ends)
-        if low >= high:
-            return
-        start = ends[low:high]
-        if low:
-            np.add(self.led[-2][low - 1 : high - 1], self.costs.p2p_s, out=start)
-        else:
-            start[0] = self._wrapped_forward(wave)
-            if high > 1:
-                np.add(self.led[-2][: high - 1], self.costs.p2p_s, out=start[1:])
-        np.maximum(start, self.clock[low:high], out=start)
-        start += self.forward_alone_s[self._rows(wave - np.arange(low, high), low, high)]
-        self.clock = self._renewed(start, low, high)
+    def forward_window(self, wave: int) -> tuple[int, int, int]:
+        """Place of the last rank's forward; ranks, low and high, that do one."""
+        at = wave - self.order.pp + 1
+        return at, max(0, -at), min(self.order.pp, self.order.total - at)
 
-    def _turn(self, wave: int) -> None:
-        """Turn wave - (p-1-r) on each rank r that has one: its forward, if any is left, then its backward."""
-        low, high = max(0, self.pp - 1 - wave), min(self.pp, self.total - wave + self.pp - 1)
-        first = max(low, self.constant + wave + self.pp - self.total)  # ranks from here on have forwards left
-        ends, leaves = np.empty_like(self.clock), np.empty_like(self.clock)
-        place = self.constant + wave + self.pp - 1 - np.arange(first, high)
-        if first < high:
-            self._forward_inputs(wave, first, high, ends[first:high])
-        self.forwards.append(ends)
-        start = leaves[low:high]
-        inner = min(high, self.pp - 1)
-        if inner > low:
-            np.add(self.gradients[-1][low + 1 : inner + 1], self.costs.p2p_s, out=start[: inner - low])
-        if high == self.pp:
-            start[-1] = self._wrapped_gradient(wave)
-        turn = wave - self.pp + 1 + np.arange(low, high)
-        backwards = (self.chunks - 1 - self.chunk_at[turn]) * self.pp + np.arange(low, high)
-        run = self._side_by_side if self.costs.lanes else self._one_by_one
-        run(ends[first:high], start, self._rows(place, first, high), backwards, low)
-        self.gradients.append(leaves)
+    def backward_window(self, wave: int) -> tuple[int, int, int]:
+        """Place, from the end, of the last rank's backward; ranks, low and high, that do one."""
+        at = self.order.waves - self.order.pp - wave
+        return at, max(0, -at), min(self.order.pp, self.order.total - at)
 
-    def _one_by_one(self, forward: F64, gradient: F64, forwards: I64, backwards: I64, low: int) -> None:
-        """From arrivals to ends of a turn, in place: the forward, then the backward. Forwards are of the last ranks."""
-        high = low + len(gradient)
-        if len(forward):
-            first = high - len(forward)
-            np.maximum(forward, self.clock[first:high], out=forward)
-            forward += self.costs.forward_s[forwards]
-            self.clock = self._renewed(forward, first, high)
-        np.maximum(gradient, self.clock[low:high], out=gradient)
-        gradient += self.costs.backward_s[backwards]
-        self.clock = self._renewed(gradient, low, high)
+    def wrap_forward(self, at: int) -> None:
+        """From the last rank to the first, a chunk later."""
+        place = self.order.next_chunk[at]
+        if place:
+            self.forwards[place] = self.forwards[at]
 
-    def _side_by_side(self, forward: F64, gradient: F64, forwards: I64, backwards: I64, low: int) -> None:
-        """As `_one_by_one`, on lanes: a pair is done when its fullest lane is, or an input and its chain. A backward alone
-        runs what needs no gradient while it waits for it."""
-        high, count = low + len(gradient), len(gradient) - len(forward)
-        clock = self.clock[low:high].copy()
-        alone, pair = backwards[:count], backwards[count:]
-        if count:
-            ready = np.maximum(gradient[:count], clock[:count])
-            np.add(ready, self.gradient_s[alone], out=gradient[:count])
-            np.maximum(ready + self.backward_compute_s[alone], gradient[:count], out=clock[:count])
-        if len(forward):
-            done = clock[count:] + self.pairs_s[(forwards // self.pp) * len(self.gradient_s) + pair]
-            forward += self.forward_alone_s[forwards]
-            gradient[count:] += self.backward_alone_s[pair]
-            np.maximum(done, np.maximum(forward, gradient[count:]), out=clock[count:])
-            np.maximum(forward, done, out=forward)
-            np.maximum(gradient[count:], done, out=gradient[count:])
-        self.clock = self._renewed(clock, low, high)
+    def wrap_gradient(self, wave: int) -> None:
+        """From the first rank to the last, a chunk earlier."""
+        turn = wave - self.order.turned
+        place = self.order.next_chunk[turn]
+        if place:
+            self.gradients[-1 - place] = self.gradients[-1 - turn]
 
-    def _all_pairs_s(self, lanes: LaneCosts) -> F64:
-        """Of each chunk's forward with each chunk's backward on the same rank: row chunk x stages + backward stage."""
-        backward = np.tile(np.arange(self.chunks * self.pp), self.chunks)
-        forward = np.repeat(np.arange(self.chunks), self.chunks * self.pp) * self.pp + backward % self.pp
-        return lanes.pair_s(forward, backward)
 
-    def _renewed(self, ends: F64, low: int, high: int) -> F64:
-        """The clock with the ranks low..high-1 moved on; earlier clocks stay as they were."""
-        if high - low == self.pp:
-            return ends
-        clock = self.clock.copy()
-        clock[low:high] = ends
-        return clock
+class _OneByOne(_Waves):
+    """A turn is its forward, then its backward."""
 
-    def _rows(self, place: I64, low: int, high: int) -> I64:
-        """Rows of the costs of the forwards at `place` of the order, on ranks low..high-1."""
-        return np.asarray(self.chunk_at[place] * self.pp + np.arange(low, high))
+    def __init__(self, costs: ChunkCosts, order: Program) -> None:
+        super().__init__(costs.p2p_s, order)
+        self.costs = costs
 
-    def _forward_inputs(self, wave: int, first: int, high: int, into: F64) -> None:
-        hop = self.costs.p2p_s
-        for rank in range(first, high):
-            turn = wave - self.pp + 1 + rank
-            if turn >= 2 and rank:
-                np.add(self.forwards[-1][rank - 1 : high - 1], hop, out=into[rank - first :])
-                return
-            place = int(self.lead[rank]) + turn
-            if rank == 0:
-                into[0] = self._wrapped_forward(place)
-            else:
-                np.add(self.led[place + rank - 1][rank - 1], hop, out=into[rank - first])
+    def run(self) -> None:
+        order, costs = self.order, self.costs
+        laid_out = order.laid_out(0, order.waves, (costs.forward_s, order.forward), (costs.backward_s, order.backward))
+        for wave, (forward_s, backward_s) in enumerate(laid_out):
+            self.mark(wave)
+            if wave < order.total + order.pp - 1:
+                at, low, high = self.forward_window(wave)
+                self._move_on(low, high, self.forwards[at + low : at + high], forward_s)
+                if not low:
+                    self.wrap_forward(at)
+            if wave > order.turned - order.pp:
+                at, low, high = self.backward_window(wave)
+                self._move_on(low, high, self.gradients[at + low : at + high], backward_s)
+                if high == order.pp:
+                    self.wrap_gradient(wave)
 
-    def _wrapped_forward(self, place: int) -> F64 | float:
-        """When the input of the first rank's forward arrives from the last rank, a chunk earlier."""
-        if self.chunk_at[place] == 0:
-            return 0.0
-        before = place - int(self.size_at[place])
-        turn = before - int(self.lead[-1])
-        made = self.led[before + self.pp - 1] if turn < 0 else self.forwards[turn]
-        return made[-1] + self.costs.p2p_s
+    def _move_on(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
+        """Ranks low..high-1, from the arrivals of their inputs to those of their outputs."""
+        clock = self.clock[low:high]
+        np.maximum(clock, arrives, out=clock)
+        np.add(clock, seconds[low:high], clock)
+        np.add(clock, self.hop_s, arrives)
 
-    def _wrapped_gradient(self, turn: int) -> F64 | float:
-        """When the gradient of the last rank's backward arrives from the first rank, a chunk later."""
-        if self.chunk_at[turn] == 0:
-            return 0.0
-        before = turn - int(self.size_at[turn])
-        return self.gradients[before + self.pp - 1][0] + self.costs.p2p_s
+
+class _SideBySide(_Waves):
+    """On lanes: a pair is done when its fullest lane is, or an input and its chain. A backward alone runs what needs no
+    gradient while it waits for it."""
+
+    def __init__(self, costs: ChunkCosts, lanes: LaneCosts, order: Program) -> None:
+        super().__init__(costs.p2p_s, order)
+        self.pair = (lanes.pair_s(*order.paired), order.pair)
+        self.forward, self.backward = (lanes.forward.alone_s, order.forward), (lanes.backward.alone_s, order.backward)
+        self.gradient, self.compute = (lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward)
+
+    def run(self) -> None:
+        """Leads; pairs beside the rest of the leads or the first backwards alone; backwards alone."""
+        order, first_pair = self.order, self.order.turned - self.order.pp + 1
+        last_pair = order.total + order.pp - 1
+        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first_pair, last_pair), self.forward)):
+            at, low, high = self.forward_window(wave)
+            self._lead(low, high, self.forwards[at + low : at + high], forward_s)
+            if not low:
+                self.wrap_forward(at)
+        parts = (self.forward, self.backward, self.pair, self.gradient, self.compute)
+        for wave, seconds in enumerate(order.laid_out(first_pair, last_pair, *parts), first_pair):
+            self.mark(wave)
+            self._turn(wave, *seconds)
+        first_alone = max(first_pair, last_pair)
+        for wave, seconds in enumerate(
+            order.laid_out(first_alone, order.waves, self.gradient, self.compute), first_alone
+        ):
+            at, low, high = self.backward_window(wave)
+            self._alone(low, high, self.gradients[at + low : at + high], *seconds)
+            if high == order.pp:
+                self.wrap_gradient(wave)
+
+    def _lead(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
+        clock = self.clock[low:high]
+        np.maximum(clock, arrives, out=clock)
+        np.add(clock, seconds[low:high], clock)
+        np.add(clock, self.hop_s, arrives)
+
+    def _turn(self, wave: int, forward_s: F64, backward_s: F64, pair_s: F64, gradient_s: F64, compute_s: F64) -> None:
+        """The last ranks do pairs, those before them what there is: forwards of the lead, or backwards."""
+        at, low, high = self.forward_window(wave)
+        back_at, back_low, back_high = self.backward_window(wave)
+        pairs = min(high, back_high)
+        if high > pairs:
+            self._lead(pairs, high, self.forwards[at + pairs : at + high], forward_s)
+        if back_high > pairs:
+            self._alone(pairs, back_high, self.gradients[back_at + pairs : back_at + back_high], gradient_s, compute_s)
+        forwards, gradients = self.forwards[at : at + pairs], self.gradients[back_at : back_at + pairs]
+        clock = self.clock[:pairs]
+        np.add(clock, pair_s[:pairs], clock)
+        for arrives, seconds in ((forwards, forward_s), (gradients, backward_s)):
+            np.add(arrives, seconds[:pairs], arrives)
+            np.maximum(arrives, clock, out=arrives)
+        np.maximum(forwards, gradients, out=clock)
+        np.add(forwards, self.hop_s, forwards)
+        np.add(gradients, self.hop_s, gradients)
+        self.wrap_forward(at)
+        if back_high == self.order.pp:
+            self.wrap_gradient(wave)
+
+    def _alone(self, low: int, high: int, arrives: F64, gradient_s: F64, compute_s: F64) -> None:
+        clock = self.clock[low:high]
+        np.maximum(clock, arrives, out=clock)  # the gradient is there, and the rank free
+        np.add(clock, gradient_s[low:high], arrives)
+        np.add(clock, compute_s[low:high], clock)
+        np.maximum(clock, arrives, out=clock)
+        np.add(arrives, self.hop_s, arrives)

@@ -6,11 +6,11 @@ parts that rank r holds back by r turns.
 
 from __future__ import annotations
 
-from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule
-from cost_models.schedules.interleaved import chunk_table, runs_in_groups
-from cost_models.schedules.program import F, I, Op, W, by_micro_batches, work_through
+from dataclasses import replace
 
-ROUNDS = 4  # groups of micro-batches that are worked through; the others take as long as the last
+from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule
+from cost_models.schedules.interleaved import chunk_table, in_rounds
+from cost_models.schedules.program import F, I, Op, W, by_micro_batches, work_through
 
 
 def interleaved_zero_bubble_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list[list[Op]]:
@@ -33,20 +33,20 @@ def interleaved_zero_bubble_orders(pp: int, vpp: int, micro_batches: int, group:
 
 
 def interleaved_zero_bubble_s(c: PipelineCosts) -> F64:
-    """Seconds [N]; shapes that torch refuses are priced as one group of all micro-batches."""
-    return by_micro_batches(c, _in_rounds_s)
+    """Seconds [N]; shapes that torch refuses are priced as one group of all micro-batches. Rounds that are not worked through
+    take as long as the last one that is."""
+    group, worked = in_rounds(c)
 
+    def seconds(own: PipelineCosts, micro_batches: int, group: int) -> F64:
+        worked_s = work_through(interleaved_zero_bubble_orders, own, micro_batches, group)
+        skipped = (own.micro_batches - micro_batches) // group
+        if not skipped.any():
+            return worked_s
+        return worked_s + skipped * (
+            worked_s - work_through(interleaved_zero_bubble_orders, own, micro_batches - group, group)
+        )
 
-def _in_rounds_s(c: PipelineCosts, micro_batches: int, group: int) -> F64:
-    if not runs_in_groups(c.pp, micro_batches, group):
-        group = micro_batches
-    skipped = max(0, micro_batches // group - ROUNDS)
-    worked = work_through(interleaved_zero_bubble_orders, c, micro_batches - skipped * group, group)
-    if not skipped:
-        return worked
-    return worked + skipped * (
-        worked - work_through(interleaved_zero_bubble_orders, c, micro_batches - (skipped + 1) * group, group)
-    )
+    return by_micro_batches(replace(c, group=group), seconds, worked)
 
 
 INTERLEAVED_ZERO_BUBBLE = Schedule(

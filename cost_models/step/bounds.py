@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.case import Case
-from cost_models.step.group import priced_batch
+from cost_models.step.group import PricedBatch, priced_batch
 from cost_models.step.least import least_of_pipeline_s
 from cost_models.step.memory_peaks import peak_reserved_bytes
 from cost_models.step.stages import stage_costs
 from cost_models.step.times import step_s
-from cost_models.strategies import F64, Ladder, StrategyBatch
+from cost_models.strategies import F64, I64, Ladder, StrategyBatch
 
-BLOCK = 8192  # strategies worked on at a time: the arrays of a block stay in cache
+BASES = 16384  # of which what no relief changes is kept at a time
+BLOCK = 4096  # strategies worked on at a time: the arrays of a block stay in cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,14 +37,21 @@ def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
     found = Bounds(least_step_s=np.zeros(shape), peak_reserved_bytes=np.zeros(shape))
     if not len(bases):
         return found
-    priced = priced_batch(case, bases, also=np.unique(ladder.recompute).tolist())
+    priced = priced_batch(case, bases, also=np.flatnonzero(np.bincount(ladder.recompute.ravel())).tolist())
     order = np.lexsort([priced.geometry.of, bases.ep_overlap])  # alike beside alike
-    size = max(1, BLOCK // len(ladder))
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        some = priced.take(rows).in_order().under(ladder.take(rows))
-        costs = stage_costs(some)
-        peak = peak_reserved_bytes(costs, some)
-        found.least_step_s[rows] = step_s(costs, some, least_of_pipeline_s).reshape(len(rows), -1)
-        found.peak_reserved_bytes[rows] = peak.reshape(len(rows), -1)
+    for start in range(0, len(order), BASES):
+        rows = order[start : start + BASES]
+        _look(priced.take(rows).in_order(), ladder.take(rows), rows, found)
     return found
+
+
+def _look(own: PricedBatch, ladder: Ladder, rows: I64, found: Bounds) -> None:
+    """Fills ``rows`` of ``found`` with the bases ``own``."""
+    size = max(1, BLOCK // len(ladder))
+    for first in range(0, len(rows), size):
+        last = min(first + size, len(rows))
+        some = own.under(ladder.take(slice(first, last)), first, last)
+        costs, at = stage_costs(some), rows[first:last]
+        least_s = step_s(costs, some, least_of_pipeline_s)
+        found.least_step_s[at] = least_s.reshape(len(at), -1)
+        found.peak_reserved_bytes[at] = peak_reserved_bytes(costs, some).reshape(len(at), -1)

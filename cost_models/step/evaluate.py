@@ -16,7 +16,7 @@ from cost_models.step.in_flight import first_ranks, fullest_ranks
 from cost_models.step.memory import CAUSES
 from cost_models.step.memory_peaks import StepMemory, peak_reserved_bytes, step_memory
 from cost_models.step.stages import stage_costs
-from cost_models.step.times import step_s, step_times
+from cost_models.step.times import STEP_CAUSES, step_s, step_times
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 
@@ -41,6 +41,8 @@ class StepCost:
 def evaluate(case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> StepCost:
     """Prices a batch. One strategy is a batch of length 1. With ``per_rank`` the lists by rank are kept, padded to the
     largest pipeline of the batch."""
+    if not len(batch):
+        return _nothing(per_rank)
     priced = priced_batch(case, batch, whole=per_rank)
     costs = stage_costs(priced)
     times, memory = step_times(costs, priced), step_memory(costs, priced)
@@ -63,6 +65,17 @@ def evaluate(case: Case, batch: StrategyBatch, *, per_rank: bool = False) -> Ste
     )
 
 
+def _nothing(per_rank: bool) -> StepCost:
+    """Of no strategy."""
+    none, ranks = np.zeros(0), np.zeros((0, 1))
+    return StepCost(
+        step_s=none, peak_reserved_bytes=none, peak_allocated_bytes=none, memory_rank=none.astype(np.int64),
+        critical_rank=none.astype(np.int64), feasible=none.astype(bool), bubble_s=none, model_flop=none,
+        time_s=dict.fromkeys(STEP_CAUSES, none), memory_bytes=dict.fromkeys(CAUSES, none),
+        rank_busy_s=ranks if per_rank else None, rank_memory_bytes=dict.fromkeys(CAUSES, ranks) if per_rank else None,
+    )  # fmt: skip
+
+
 def _by_rank(memory: StepMemory, batch: StrategyBatch) -> dict[str, F64]:
     """[N, P] by cause: nothing on the ranks that a strategy has not."""
     there = np.arange(memory.reserved_bytes.shape[1]) < batch.pp[:, None]
@@ -80,6 +93,8 @@ class StepPrice:
 
 def price(case: Case, batch: StrategyBatch) -> StepPrice:
     """Step time and peak memory alone, for many strategies."""
+    if not len(batch):
+        return StepPrice(step_s=np.zeros(0), peak_reserved_bytes=np.zeros(0), feasible=np.zeros(0, dtype=bool))
     priced = priced_batch(case, batch)
     costs = stage_costs(priced)
     peak = peak_reserved_bytes(costs, priced)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -130,10 +130,11 @@ class Geometry:
         runs = tuple(zip(starts.tolist(), ends.tolist(), of.reshape(-1)[starts].tolist(), strict=True))
         return replace(_geometry(tuple(self.each[g] for g in used), of.reshape(-1)), runs=runs)
 
-    def repeated(self, count: int) -> Geometry:
-        """Each strategy ``count`` times."""
-        runs = tuple((start * count, end * count, g) for start, end, g in self.runs)
-        return replace(self, of=np.repeat(self.of, count), runs=runs)
+    def repeated(self, first: int, last: int, count: int) -> Geometry:
+        """The strategies ``first`` to ``last``, each ``count`` times."""
+        cut = ((max(start, first) - first, min(end, last) - first, g) for start, end, g in self.runs)
+        runs = tuple((start * count, end * count, g) for start, end, g in cut if start < end)
+        return replace(self, of=np.repeat(self.of[first:last], count), runs=runs)
 
     def over_all_stages(self, per_column: F64) -> F64:
         """[N, C] of a layer of each column -> [N], of the whole model."""
@@ -160,6 +161,12 @@ class Geometry:
         return out
 
 
+def most(values: F64) -> F64:
+    """Largest of each row, [N, P] -> [N]: column by column, which is faster than many short rows."""
+    return reduce(np.maximum, values.T) if values.shape[1] <= FEW else values.max(axis=1)
+
+
+FEW = 32
 PLACEMENT = np.array([PLACEMENTS.index(schedule.placement) for schedule in SCHEDULE_TABLE.values()])
 
 

@@ -6,8 +6,8 @@ Axes: N strategies, S virtual stages, P pipeline ranks, C columns of the price l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,10 +34,15 @@ class PriceTable:
     def take(self, rows: I64) -> PriceTable:
         return PriceTable(prices=self.prices, point=self.point[rows], mask=self.mask[rows], plain=self.plain[rows])
 
+    def masked(self, by_mask: F64, mask: I64) -> F64:
+        """Rows [N, ...] of an array over core points and masks [U, M, ...], under the masks of index ``mask``."""
+        flat = by_mask.reshape(-1, *by_mask.shape[2:])
+        return flat.take(self.point * len(self.prices.masks) + mask, axis=0)
+
 
 def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> PriceTable:
     """Prices every core point of the batch, under its masks and those of ``also``, that the case's book has not."""
-    asked = {*np.unique(batch.recompute).tolist(), *also}
+    asked = {*np.flatnonzero(np.bincount(batch.recompute)).tolist(), *also}
     prices, point = case.book.prices(case, batch, [*asked, *(mask & ~FULL for mask in asked)])
     return PriceTable(
         prices=prices, point=point, mask=prices.of_mask(batch.recompute), plain=prices.of_mask(batch.recompute & ~FULL)
@@ -55,12 +60,13 @@ class PricedBatch:
     geometry: Geometry
     bases: PricedBatch | None = None
     base: I64 | None = None
-    rungs: int = 0  # of a whole ladder under every base, else 0
+    rungs: int = 0  # where the rows are bases in a row under a whole ladder, else 0
+    known: dict[Callable[[PricedBatch], Any], Any] = field(default_factory=dict)  # of bases: what was worked out
 
     @property
     def micro_batches(self) -> I64:
         """[N]"""
-        return self.once(lambda own: np.maximum(own.batch.micro_batches(own.case.workload.global_batch), 1))
+        return self.once(_micro_batches)
 
     @property
     def micro_batch_group(self) -> I64:
@@ -70,52 +76,55 @@ class PricedBatch:
     @property
     def shards_each_use(self) -> Bool:
         """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
-        return self.once(lambda own: shards_each_use(own.batch, own.case.workload))
+        return self.once(_shards_each_use)
 
-    def under(self, ladder: Ladder) -> PricedBatch:
-        """Every base under every rung, base by base; what no relief changes is worked out once a base."""
-        rungs = len(ladder)
-        batch, prices = ladder.expand(self.batch), self.table.prices
+    def under(self, ladder: Ladder, first: int, last: int) -> PricedBatch:
+        """The bases ``first`` to ``last`` under every rung, base by base."""
+        rungs, prices = len(ladder), self.table.prices
+        batch = ladder.expand(self.batch.take(slice(first, last)))
         table = PriceTable(
-            prices=prices, point=np.repeat(self.table.point, rungs), mask=prices.of_mask(batch.recompute),
+            prices=prices, point=np.repeat(self.table.point[first:last], rungs), mask=prices.of_mask(batch.recompute),
             plain=prices.of_mask(batch.recompute & ~FULL),
         )  # fmt: skip
         return PricedBatch(
-            case=self.case, batch=batch, table=table, geometry=self.geometry.repeated(rungs), bases=self,
-            base=np.repeat(np.arange(len(self.batch)), rungs), rungs=rungs,
+            case=self.case, batch=batch, table=table, geometry=self.geometry.repeated(first, last, rungs), bases=self,
+            base=np.repeat(np.arange(first, last), rungs), rungs=rungs,
+        )  # fmt: skip
+
+    def take(self, rows: I64) -> PricedBatch:
+        """Some of the strategies."""
+        return replace(
+            self, batch=self.batch.take(rows), table=self.table.take(rows), geometry=self.geometry.take(rows),
+            base=None if self.base is None else self.base[rows], rungs=0, known={},
         )  # fmt: skip
 
     def in_order(self) -> PricedBatch:
         """Of strategies alike beside alike."""
         return replace(self, geometry=self.geometry.in_order())
 
-    def take(self, rows: I64) -> PricedBatch:
-        """Some of the strategies."""
-        return replace(
-            self, batch=self.batch.take(rows), table=self.table.take(rows), geometry=self.geometry.take(rows),
-            base=None if self.base is None else self.base[rows], rungs=0,
-        )  # fmt: skip
-
     def has(self, fact: str) -> Bool:
         """Whether a fact of the schedule's record holds, [N]."""
         return SCHEDULE_FACTS[fact][self.batch.schedule]
 
     def once(self, quantity: Callable[[PricedBatch], Array]) -> Array:
-        """A quantity [N, ...] that no relief changes."""
+        """A quantity [N, ...] that no relief changes; a named function, by which the bases know it."""
         if self.bases is None:
             return quantity(self)
-        found = quantity(self.bases)
-        return np.repeat(found, self.rungs, axis=0) if self.rungs else found[self.base]  # type: ignore[return-value]
+        found = self.bases.worked_out(quantity)
+        assert self.base is not None
+        if not self.rungs:
+            return found[self.base]  # type: ignore[return-value]
+        return np.repeat(found[self.base[0] : self.base[-1] + 1], self.rungs, axis=0)  # type: ignore[return-value]
 
-    def once_of(self, quantity: Callable[..., F64], *given: F64) -> F64:
-        """``quantity(batch, *given)`` [N, ...] of arrays [N, ...] that no relief changes, which it does not either."""
-        if self.bases is None or not self.rungs:
-            return quantity(self, *given)
-        return np.repeat(quantity(self.bases, *(each[:: self.rungs] for each in given)), self.rungs, axis=0)
+    def worked_out(self, quantity: Callable[[PricedBatch], Array]) -> Array:
+        """The quantity of these strategies, once."""
+        if quantity not in self.known:
+            self.known[quantity] = quantity(self)
+        return self.known[quantity]  # type: ignore[no-any-return]
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""
-        return per_point[self.table.point]
+        return per_point.take(self.table.point, axis=0)
 
     def on_stages(self, per_column: F64) -> F64:
         """[N, C] of a layer of each column -> [N, S] of the stages."""
@@ -131,16 +140,22 @@ class PricedBatch:
 
     def through(self, values: F64, tables: Callable[[PricedBatch], F64]) -> F64:
         """[N, A] through tables [N, A, B] that no relief changes -> [N, B]."""
-        own = self if self.bases is None else self.bases
-        if self.bases is not None and not self.rungs:
-            return np.asarray(np.einsum("na,nab->nb", values, tables(own)[self.base]))
-        table = tables(own)
-        by_base = values.reshape(len(own.batch), -1, values.shape[1])
-        return np.matmul(by_base, table).reshape(len(values), -1)
+        if self.bases is None or self.base is None or not self.rungs:
+            return np.asarray(np.einsum("na,nab->nb", values, self.once(tables)))
+        own = self.bases.worked_out(tables)[self.base[0] : self.base[-1] + 1]
+        return np.matmul(values.reshape(len(own), -1, values.shape[1]), own).reshape(len(values), -1)
 
     def work_by_rank(self, stage_s: F64) -> F64:
         """[N, S] -> [N, P]: what a rank works on for one micro-batch. Fed from both ends, it has half of two stages."""
         return self.geometry.contract(stage_s, self.geometry.work)
+
+
+def _micro_batches(own: PricedBatch) -> I64:
+    return np.maximum(own.batch.micro_batches(own.case.workload.global_batch), 1)
+
+
+def _shards_each_use(own: PricedBatch) -> Bool:
+    return shards_each_use(own.batch, own.case.workload)
 
 
 SCHEDULE_FACTS: dict[str, Bool] = {

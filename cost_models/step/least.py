@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.layer_price import EP
 from cost_models.schedules.least import RankSeconds, least_of_ranks_s
 from cost_models.step.effects import with_effects_on_computing
+from cost_models.step.geometry import most
 from cost_models.step.group import PricedBatch
 from cost_models.step.lanes import lane_shares, slowed_frac
 from cost_models.step.pipeline import on_lanes, wait_for_sends
@@ -32,7 +33,7 @@ def least_of_pipeline_s(unaffected: StageCosts, after: StageCosts, group: Priced
 
 def _least_s(ranks: RankSeconds, group: PricedBatch) -> F64:
     splits, plans = (group.has(fact)[:, None] for fact in ("splits_backward", "plans_with_costs"))
-    return least_of_ranks_s(ranks, group.micro_batches[:, None], splits, plans).max(axis=1)
+    return most(least_of_ranks_s(ranks, group.micro_batches[:, None], splits, plans))
 
 
 def _one_after_another(costs: StageCosts, group: PricedBatch) -> RankSeconds:

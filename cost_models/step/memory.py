@@ -87,7 +87,7 @@ def late_optimizer_bytes(dense: F64, expert: F64, batch: StrategyBatch, workload
     """Of the optimizer state, what appears at the first optimizer step only, where the peak was read after one step:
     Adam's moments, 8 of 12 B (half of 8 B of 16-bit or single moments). [N, P]."""
     if not workload.peak_of_first_step:
-        return np.zeros(())
+        return np.zeros_like(dense)
     moments = 8.0 if workload.optimizer_bytes >= 10.0 else workload.optimizer_bytes / 2
     return static_bytes(dense, expert, batch, replace(workload, optimizer_bytes=moments, master_grad_bytes=0.0))[
         "optimizer"

@@ -18,6 +18,7 @@ import numpy as np
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import LayerKind, ModelSpec, Workload
 from cost_models.step import memory as mem
+from cost_models.step.geometry import most
 from cost_models.step.group import PricedBatch
 from cost_models.step.in_flight import held_on_stages
 from cost_models.step.stages import StageCosts
@@ -55,9 +56,8 @@ def step_memory(costs: StageCosts, group: PricedBatch) -> StepMemory:
 def peak_reserved_bytes(costs: StageCosts, group: PricedBatch) -> F64:
     """``reserved_bytes`` of the fullest rank alone, [N]."""
     static = _static(group)
-    most = reduce(np.maximum, map(added, _moments(costs, group, static)))
-    allocated = static["weights"] + static["gradients"] + most
-    fullest = allocated.max(axis=1, keepdims=True)  # the overheads grow with it
+    moved = reduce(np.maximum, map(added, _moments(costs, group, static)))
+    fullest = most(static["weights"] + static["gradients"] + moved)[:, None]  # the overheads grow with it
     return added([fullest, *mem.overhead_bytes(fullest, group.batch, group.case.hardware).values()])[:, 0]
 
 
@@ -67,15 +67,16 @@ def _moments(costs: StageCosts, group: PricedBatch, static: dict[str, F64]) -> l
 
 def _static(group: PricedBatch) -> dict[str, F64]:
     """Weights, gradients and optimizer state, [N, P] each."""
-
-    def whole(own: PricedBatch) -> F64:
-        batch = replace(own.batch, offload_frac=np.zeros(len(own.batch)))
-        dense, expert = parameters_held(own).transpose(1, 0, 2)
-        return np.stack(list(mem.static_bytes(dense, expert, batch, own.case.workload).values()), axis=1)
-
-    weights, gradients, optimizer = group.once(whole).transpose(1, 0, 2)
+    whole = group.once(_static_on_card)
     on_card = (1.0 - group.batch.offload_frac)[:, None]
-    return {"weights": weights, "gradients": gradients, "optimizer": optimizer * on_card}
+    return {"weights": whole[:, 0], "gradients": whole[:, 1], "optimizer": whole[:, 2] * on_card}
+
+
+def _static_on_card(own: PricedBatch) -> F64:
+    """The same with nothing on the host, [N, 3, P]."""
+    batch = replace(own.batch, offload_frac=np.zeros(len(own.batch)))
+    dense, expert = parameters_held(own).transpose(1, 0, 2)
+    return np.stack(list(mem.static_bytes(dense, expert, batch, own.case.workload).values()), axis=1)
 
 
 def added(parts: Iterable[F64]) -> F64:
@@ -126,15 +127,17 @@ class Held:
 
 def held(costs: StageCosts, group: PricedBatch, optimizer: F64) -> Held:
     """What the stages save and the ranks have in flight of it."""
-    table = group.table
-    head = table.prices.saved_bytes[table.point, table.mask, HEAD]
-    dense, expert = group.once(parameters_held).transpose(1, 0, 2)
+    table, late = group.table, np.zeros(())
+    if group.case.workload.peak_of_first_step:
+        dense, expert = group.once(parameters_held).transpose(1, 0, 2)
+        late = mem.late_optimizer_bytes(dense, expert, group.batch, group.case.workload)
+    head = table.masked(table.prices.saved_bytes[:, :, HEAD], table.mask)
     return Held(
         activations=group.through(costs.saved_bytes - costs.swapped_bytes, held_on_stages),
         head=head[:, None] * group.once(losses),
         one_micro_batch=group.by_rank(costs.saved_bytes) / group.batch.vpp[:, None],
         optimizer=optimizer,
-        late=mem.late_optimizer_bytes(dense, expert, group.batch, group.case.workload),
+        late=late,
     )
 
 
@@ -169,7 +172,7 @@ def workspace(group: PricedBatch) -> Workspace:
     gradients = fixed[:, 4 * ranks :]  # [N, K]
     prices, table = group.table.prices, group.table
     none = prices.masks.index(0)  # the price list always has it
-    back = prices.saved_bytes[table.point, none, :kinds] - prices.saved_bytes[table.point, table.mask, :kinds]
+    back = table.masked(prices.saved_bytes[:, none : none + 1, :kinds] - prices.saved_bytes[:, :, :kinds], table.mask)
     buckets = stack.bucket_elements * (group.case.workload.grad_reduce_bytes + BF16)
     return Workspace(
         loss=loss,

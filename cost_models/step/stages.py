@@ -12,7 +12,7 @@ import numpy as np
 from cost_models.communication import p2p_s, ring_s
 from cost_models.layer_price import EP
 from cost_models.step.group import FULL, PricedBatch
-from cost_models.strategies import F64, I64
+from cost_models.strategies import F64, I64, StrategyBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,23 +61,16 @@ class Taken:
 def stage_costs(group: PricedBatch) -> StageCosts:
     """Contracts the price list with the layer counts of the layouts."""
     prices = group.table.prices
-    forward_s, input_s, weight_s, recompute_s = prices.totals_s
-
-    def of_stages(per_point: F64) -> F64:
-        return group.once(lambda own: own.on_stages(own.priced(per_point)))
-
+    forward_s, input_s, weight_s, forward_ep_s, input_ep_s = group.once(_without_relief).transpose(1, 0, 2)
     share = full_share(group)
-    again = _blend(recompute_s, group, share)
-    exchanges = prices.exchanges
-    nothing = np.zeros_like(again)
-    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share) if exchanges else nothing
-    backward_ep = of_stages(prices.backward_input_s[:, :, EP]) if exchanges else nothing
+    again = _blend(prices.totals_s[3], group, share)
+    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share) if prices.exchanges else np.zeros_like(again)
     return StageCosts(
-        forward_s=of_stages(forward_s),
-        backward_input_s=of_stages(input_s) + again,
-        backward_weight_s=of_stages(weight_s),
-        forward_ep_s=of_stages(prices.forward_s[:, :, EP]) if exchanges else nothing,
-        backward_ep_s=backward_ep + again_ep,
+        forward_s=forward_s,
+        backward_input_s=input_s + again,
+        backward_weight_s=weight_s,
+        forward_ep_s=forward_ep_s,
+        backward_ep_s=input_ep_s + again_ep,
         recompute_s=again,
         recompute_ep_s=again_ep,
         saved_bytes=_blend(prices.saved_bytes, group, share),
@@ -87,35 +80,42 @@ def stage_costs(group: PricedBatch) -> StageCosts:
     )
 
 
+def _without_relief(own: PricedBatch) -> F64:
+    """Forward, input and weight backward of each stage; of forward and input the expert communication, [N, 5, S]."""
+    prices = own.table.prices
+    ep = (prices.forward_s[:, :, EP], prices.backward_input_s[:, :, EP])
+    return np.stack([own.on_stages(own.priced(each)) for each in (*prices.totals_s[:3], *ep)], axis=1)
+
+
 def _swapped(group: PricedBatch, share: F64) -> F64:
     swap = group.batch.swap_frac
-    out = np.zeros(share.shape)
-    some = np.flatnonzero(swap)
-    if len(some):
-        own = group.take(some)
-        out[some] = swap[some, None] * _blend(group.table.prices.swappable_bytes, own, share[some])
-    return out
+    if not swap.any():
+        return np.zeros_like(share)
+    return swap[:, None] * _blend(group.table.prices.swappable_bytes, group, share)
 
 
 def full_share(group: PricedBatch) -> F64:
     """Share of each stage's layers that "full" covers: all of them, or the first ``recompute_layers``. [N, S]."""
-    batch = group.batch
-    share = np.ones((len(batch), group.geometry.counts.shape[2]))
-    some = np.flatnonzero((batch.recompute & FULL) * (batch.recompute_layers > 0))
+    share = np.ones((len(group.batch), group.geometry.counts.shape[2]))
+    some = _partly_full(group.batch)
     if len(some):
         layers = np.maximum(group.geometry.take(some).layers, 1.0)
-        share[some] = np.minimum(batch.recompute_layers[some, None] / layers, 1.0)
+        share[some] = np.minimum(group.batch.recompute_layers[some, None] / layers, 1.0)
     return share
+
+
+def _partly_full(batch: StrategyBatch) -> I64:
+    """Rows of strategies that put some layers of a stage under full recompute."""
+    return np.flatnonzero((batch.recompute & FULL) * batch.recompute_layers)
 
 
 def _blend(by_mask: F64, group: PricedBatch, share: F64) -> F64:
     """[U, M, C] -> [N, S]: the masked value on the covered share of layers, the plain one on the rest."""
-    table = group.table
-    covered = group.on_stages(by_mask[table.point, table.mask])
-    some = np.flatnonzero((share != 1.0).any(axis=1))
+    covered = group.on_stages(group.table.masked(by_mask, group.table.mask))
+    some = _partly_full(group.batch)
     if len(some):
-        own = group.take(some)
-        plain = own.on_stages(by_mask[own.table.point, own.table.plain])
+        table, geometry = group.table.take(some), group.geometry.take(some)
+        plain = geometry.contract(table.masked(by_mask, table.plain), geometry.counts)
         covered[some] = share[some] * covered[some] + (1.0 - share[some]) * plain
     return covered
 

@@ -21,6 +21,7 @@ from cost_models.step.end import (
     step_end,
     straggler_frac,
 )
+from cost_models.step.geometry import most
 from cost_models.step.group import PricedBatch
 from cost_models.step.pipeline import pipeline_s, wait_for_sends
 from cost_models.step.stages import StageCosts
@@ -111,7 +112,7 @@ def end_causes(stages: StageCosts, load: RankLoad, group: PricedBatch) -> dict[s
         "dp_comm": exposed_after_slack_s(end, stages, group)
         + end.embedding_reduce_s
         + slowed_by_reduction_s(end, load, group),
-        "optimizer": end.optimizer_s.max(axis=1),
+        "optimizer": most(end.optimizer_s),
         "overhead": overhead_s(group),
     }
 
@@ -121,4 +122,4 @@ def exposed_after_slack_s(end: StepEnd, stages: StageCosts, group: PricedBatch) 
     that time hides their gradient reduction and parameter gathering; not where a V comes back. [N, P] -> [N]."""
     geometry = group.geometry
     slack = geometry.contract(stages.backward_s + stages.p2p_s[:, None], geometry.ahead)
-    return np.maximum(end.exposed_s - slack, 0.0).max(axis=1)
+    return most(np.maximum(end.exposed_s - slack, 0.0))

@@ -75,3 +75,13 @@ def test_a_price_without_causes_is_the_price() -> None:
     assert each.rank_memory_bytes is not None and each.rank_busy_s is not None
     by_rank = sum(each.rank_memory_bytes.values())
     assert by_rank.max(axis=1) == pytest.approx(cost.peak_reserved_bytes, rel=1e-12)
+
+
+def test_of_no_strategy_there_is_nothing_to_say() -> None:
+    case = Case(
+        model=load_model("llama-3.2-1b"), hardware=load_hardware("h100-sxm"),
+        workload=Workload(seq_length=4096, global_batch=64),
+    )  # fmt: skip
+    none = some(case, 16, "megatron", Axes(), 3).take(np.zeros(0, dtype=np.int64))
+    assert len(evaluate(case, none).step_s) == len(price(case, none).step_s) == 0
+    assert bounds(case, none, LADDER).least_step_s.shape == (0, len(LADDER))

@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 
 from autodeploy.errors import InputError
+from autodeploy.search.candidates import Candidates
 from autodeploy.search.rank import identities
 from autodeploy.search.run import SearchResult, Twin, search
+from autodeploy.search.space import WalkCounts
+from autodeploy.search.study import landscape_of_space
 from autodeploy.study.leases import Worker, is_gone
+from autodeploy.study.loop import refine
 from autodeploy.study.storage import cut_torn_line, default_storage, open_storage, without_password
+from cost_models.strategies import StrategyBatch
 from tests.search import fakes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,10 +38,8 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
-def run(counted: list[int] | None = None, **changes: object) -> SearchResult:
+def run(**changes: object) -> SearchResult:
     def refiner(case: object, batch: object) -> np.ndarray:
-        if counted is not None:
-            counted.append(len(batch))  # type: ignore[arg-type]
         return fakes.evaluate(case, batch).step_s  # type: ignore[arg-type]
 
     twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, refiner=refiner)
@@ -58,17 +61,20 @@ def test_the_ranking_covers_all_that_the_study_holds(url: str) -> None:
 
 
 def test_what_is_complete_is_answered_from_the_study(url: str) -> None:
-    counted: list[int] = []
-    run(counted, method="auto", trials=64, storage=url, study="s", seed=1)
-    priced = {trial.user_attrs["strategy"] for trial in held(url, "s") if "strategy" in trial.user_attrs}
-    before = sum(counted)
-    counted.clear()
-    # every starting point is held: a study of the same problem prices only what is new
-    run(counted, method="auto", trials=8, storage=url, study="s", seed=1)
-    after = {trial.user_attrs["strategy"] for trial in held(url, "s") if "strategy" in trial.user_attrs}
-    assert before >= len(priced) > 8
-    leaders = 36
-    assert sum(counted) <= len(after - priced) + leaders  # the leaders are replayed once for the ranking
+    asked = fakes.request(method="random", trials=48, storage=url, study="s", seed=1)
+    twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid)
+    counted = []
+
+    def price(batch: StrategyBatch) -> Candidates:
+        counted.append(len(batch))
+        return twin.screened(asked, batch)
+
+    for _ in range(2):  # a study of the same problem prices only what is new
+        landscape = landscape_of_space(asked, fakes.space, WalkCounts())
+        assert landscape is not None
+        refine(asked, landscape, price)
+        assert sum(counted) == len({trial.user_attrs["strategy"] for trial in held(url, "s")})
+    assert len(held(url, "s")) == 96 > sum(counted) > 8
 
 
 def test_parameters_are_what_a_user_writes(url: str) -> None:
@@ -164,10 +170,10 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from tests.search import fakes
 from autodeploy.search.run import Twin, search
-def refiner(case, batch):
+def price(case, batch):
     print("at work", flush=True); time.sleep(0.05)
-    return fakes.evaluate(case, batch).step_s
-twin = Twin(evaluate=fakes.evaluate, space=fakes.space, valid=fakes.valid, refiner=refiner)
+    return fakes.evaluate(case, batch)
+twin = Twin(evaluate=fakes.evaluate, price=price, space=fakes.space, valid=fakes.valid)
 asked = fakes.request(method="random", trials=int(sys.argv[3]), storage=sys.argv[2], study="s", seed=int(sys.argv[4]))
 result = search(asked, twin)
 print("done", result.refined, flush=True)

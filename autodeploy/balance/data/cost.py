@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,9 @@ from scipy.optimize import nnls
 
 from autodeploy.errors import InputError
 from autodeploy.files import csv_rows, read_text
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCost:
     """Seconds of a sequence of documents that do not attend to each other."""
 

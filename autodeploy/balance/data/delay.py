@@ -7,12 +7,12 @@ arXiv 2503.17924), which queues outlier documents; the rule here is our own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from cost_models.records import record
 
-
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
     """The new order of samples [N] and what it does to the training data."""
 

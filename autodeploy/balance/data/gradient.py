@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 LOSS_NORMALISATIONS = {
     "global_token": "",
@@ -37,7 +38,7 @@ CAPACITIES = {
 }
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradientEffect:
     """``unchanged``: equal but for the order of floating-point sums. ``changes``: what differs, and the remedy."""
 

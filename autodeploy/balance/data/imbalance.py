@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autodeploy.balance.data.split import clocked_s
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Imbalance:
     """Seconds, summed over the global batches. Ratios: 1.0 is perfect."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from autodeploy.balance.data.lengths import check_fits, check_lengths
 from autodeploy.balance.data.packing import first_fit_decreasing
 from autodeploy.balance.data.split import ROOMY_FRACS, Parts, choose_parts, place_parts
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 PACKINGS = ("none", "ffd")
 FREE_ABOVE = 1.001  # step over max(mean, costliest): below, fixed counts are as good as it gets
@@ -25,7 +25,7 @@ FREE_WORK = 10**8  # samples x slots of one batch: above, fixed counts are kept 
 _LEAST = {"ranks": 1, "ep_ranks": 1, "micro_batches": 0, "micro_batch": 1, "most_parts": 1, "most_delay": 0}
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchShape:
     """One global batch: ``ranks * micro_batches * micro_batch`` places for samples."""
 
@@ -67,7 +67,7 @@ class BatchShape:
         return self.micro_batches or max(1, -(-samples // (self.ranks * self.micro_batch)))
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """The training sequences, in order of arrival. ``of_document`` [D] says where each document went."""
 
@@ -77,7 +77,7 @@ class Samples:
     batch_starts: np.ndarray  # int64 [B + 1], samples of batch b are batch_starts[b] : batch_starts[b + 1]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataPlan:
     """``order`` and ``order_before`` [B, R, J, K]: sample ids, -1 an empty place."""
 

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 
 from autodeploy.balance.data.cost import SampleCost
-from cost_models.records import record
 
 ROOMY_FRACS = (
     0.75,
@@ -34,7 +33,7 @@ class _Shape(Protocol):
     def most_parts(self) -> int: ...
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Parts:
     """How samples are split; arrays [N]."""
 

@@ -11,7 +11,6 @@ import numpy as np
 from autodeploy.balance.experts.choose import CHOICE_FIELDS, Choice, Task, Trigger, choose, in_place, stay
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement
 from autodeploy.balance.experts.predict import Predictor
-from cost_models.records import record
 
 _MOST_CAUTION = 16.0
 _ALIKE = 1e-3
@@ -82,7 +81,7 @@ class _Trial:
         return (self.promised_s > 0) & (self.mean_s() >= _KEPT * self.promised_s)
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Known:
     """Loads [L, E] for which nothing was found to pay from the slots [L, G, C]; nan: nothing is known."""
 

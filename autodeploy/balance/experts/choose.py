@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,10 +13,9 @@ from autodeploy.balance.experts.nodes import is_strict
 from autodeploy.balance.experts.place import hierarchical, place
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, card_loads, load_bound
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What is balanced, and what time costs."""
 
@@ -30,7 +30,7 @@ class Task:
             raise InputError("seconds_per_token", self.seconds_per_token, "a number > 0")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
     """When a plan is carried out.
 
@@ -55,7 +55,7 @@ class Trigger:
 CHOICE_FIELDS = ("moved", "saving_s", "cost_s", "demand_s", "net_s")
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """One candidate per layer, chosen or not; arrays [L]."""
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64, I64, Bool, replica_counts
-from cost_models.records import record
 
 _NEVER = 1e300
 _GAIN = 1e-6  # smallest relative gain that counts as one
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What an exchange may do."""
 

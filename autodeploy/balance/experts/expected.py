@@ -7,20 +7,19 @@ Axes besides the package's: K samples (steps).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from autodeploy.balance.experts.place import POLISH, hierarchical, place
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology, replica_counts
-from cost_models.records import record
 
 _NEVER = 1e300
 _GAIN = 1e-5  # smallest relative gain that counts
 _CELLS = 2_000_000  # numbers held at a time by one neighbourhood
 
 
-@record
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """How far the exchange looks."""
 

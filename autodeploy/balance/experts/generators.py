@@ -6,15 +6,15 @@ Each returns the probability [T, L, E] of every expert; ``generate`` draws token
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Size of a generated history."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from autodeploy.balance.experts.placement import F64, I64, Bool, Placement, Topology
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
     """What one copy of an expert weighs (weights and optimizer state) and how fast a card sends and receives."""
 
@@ -33,7 +34,7 @@ class Links:
         return self.bytes_per_expert / self.inter_bytes_per_s
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Price of a migration, each [L]: the busiest card's seconds by level, bytes and copies moved."""
 
@@ -146,7 +147,7 @@ def settle(new: I64, old: I64) -> I64:
     return result
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Move:
     """One copy of an expert to receive. When all moves of the layer are done it takes ``slot`` of ``to_card``."""
 

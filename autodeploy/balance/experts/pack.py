@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64, I64, Bool
-from cost_models.records import record
 
 _FULL = 1e30  # above any load: a full bin is never chosen
 _HELD = 1e20  # a bin that holds a copy already is chosen only when every other bin is full
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Start:
     """Bins that are partly filled: load [L, B], items [L, B], experts held [L, E, B]."""
 

@@ -6,18 +6,19 @@ Loads are tokens routed to an expert; a replicated expert's tokens are split eve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Cards of one expert-parallel group, numbered node by node."""
 
@@ -38,7 +39,7 @@ class Topology:
         return np.repeat(np.arange(self.nodes), self.cards_per_node)
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Placement:
     """``slot_expert`` [L, G, C]: the expert held by each slot; ``experts`` is E."""
 

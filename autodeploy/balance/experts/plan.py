@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autodeploy.balance.experts.balancer import Balancer, horizon_ladder
@@ -10,10 +12,9 @@ from autodeploy.balance.experts.migrate import Cost, Move, list_moves, migration
 from autodeploy.balance.experts.placement import F64, Bool, Placement
 from autodeploy.balance.experts.predict import FILTERS
 from autodeploy.balance.experts.validate import check_loads
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Arrays are [L]; layers that stay have zero saving and cost."""
 

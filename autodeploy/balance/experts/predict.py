@@ -6,12 +6,12 @@ Axes: H horizons, F filters, L layers, E experts. Loads are kept relative to the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64, I64, Bool
-from cost_models.records import record
 
 # name: (weight of the newest step in the level, weight of its surprise in the slope); Holt's linear method in
 # error-correction form (Gardner, J. Forecasting 4, 1985). Level weight 1, slope 0 is naive persistence.
@@ -32,7 +32,7 @@ _STATE = (
 _RESIDUALS = 8  # latest one-step surprises kept, to tell how much of a saving noise will eat
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """Mean loads expected over the next ``horizon`` steps."""
 
@@ -45,7 +45,7 @@ class Forecast:
     naive_error_frac: F64  # [L] the same of naive persistence
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Shrunk:
     relative: F64  # [L, E]
     trust: F64  # [L]

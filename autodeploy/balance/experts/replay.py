@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autodeploy.balance.experts.balancer import Balancer
@@ -10,10 +12,9 @@ from autodeploy.balance.experts.eplb import eplb_style
 from autodeploy.balance.experts.migrate import migration_cost, relabel
 from autodeploy.balance.experts.place import hierarchical
 from autodeploy.balance.experts.placement import F64, Bool, Placement, card_loads, max_over_mean
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
     """What one policy made of a history of T steps and L layers."""
 

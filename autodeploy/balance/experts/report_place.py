@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ from autodeploy.balance.experts.place import hierarchical
 from autodeploy.balance.experts.placement import F64, Placement, Topology, card_loads, load_bound, max_over_mean
 from autodeploy.balance.experts.report import SCHEMA
 from autodeploy.balance.experts.shares import fixed_fractions, shared_card_loads
-from cost_models.records import record
 
 SAMPLES = 200  # steps at most by which shares and expected peaks are judged
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRequest:
     """What was asked besides the loads."""
 

@@ -10,18 +10,19 @@ Axes besides the package's: M experts of one class, m copies of each (padded), B
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from autodeploy.balance.experts.placement import F64, I64, Placement, card_loads
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 SHARES = ("even", "fixed", "step")
 _SWEEPS = 400
 _FLOW = 1e-4  # of the mean card load: a sweep that moves less ends the filling
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Class:
     """Replicated experts with one number of copies that share no card."""
 

@@ -29,7 +29,9 @@ LIGHT_RANKS = 4
 SHAKES = 4  # random moves before each restart
 
 
-def search_locally(problem: LayerProblem, time_limit_s: float = np.inf, seed: int = 0) -> Placement:
+def search_locally(
+    problem: LayerProblem, time_limit_s: float = np.inf, seed: int = 0, restarts: int = RESTARTS
+) -> Placement:
     """The best placement found from even starts, for the likeliest MTP stages; may not fit (excess > 0).
 
     The time limit only stops what is still improving: usual cases end in a tenth of a second.
@@ -39,7 +41,7 @@ def search_locally(problem: LayerProblem, time_limit_s: float = np.inf, seed: in
     found = [_descend(problem, _even(problem, stage), stage, deadline) for stage in mtp_stages]
     best = min(found, key=lambda item: item[0])
     if len(equal_runs(problem)) > FEW_RUNS:
-        best = _restart(problem, best, np.random.default_rng(seed), deadline)
+        best = _restart(problem, best, np.random.default_rng(seed), restarts, deadline)
     return best[1]
 
 
@@ -65,9 +67,9 @@ def _open_stages(problem: LayerProblem, mtp_stage: int) -> int:
     return problem.stages if mtp_stage < 0 else mtp_stage + 1  # no layer may follow the MTP modules
 
 
-def _restart(problem: LayerProblem, best: Found, rng: np.random.Generator, deadline: float) -> Found:
+def _restart(problem: LayerProblem, best: Found, rng: np.random.Generator, restarts: int, deadline: float) -> Found:
     """Descend again from the best placement shaken by a few random moves."""
-    for _ in range(RESTARTS):
+    for _ in range(restarts):
         if time.monotonic() > deadline:
             break
         counts = np.array(best[1].counts)

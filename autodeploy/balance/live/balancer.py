@@ -7,6 +7,7 @@ talking: nothing here is random, reads a clock or knows a rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,11 @@ from autodeploy.balance.experts.validate import check_loads
 from autodeploy.balance.live.maps import EplbMaps, eplb_maps
 from autodeploy.balance.live.pace import Pace
 from autodeploy.errors import InputError
-from cost_models.records import record
 
 STATE_VERSION = 1
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rearrangement:
     """What to carry out before the next step: moves in order, wave by wave, then the new maps."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,9 @@ import numpy as np
 from autodeploy.balance.experts.placement import I64, Placement
 from autodeploy.errors import InputError
 from autodeploy.files.write import write_text
-from cost_models.records import record
 
 
-@record
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EplbMaps:
     """The three maps of a placement; int64."""
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from autodeploy.report.html.look import CSS, DRAW_JS, SORT_JS
-from cost_models.records import record
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Figure:
     """A Plotly figure as plain data; ``caption`` is its plain text below."""
 
@@ -24,7 +24,7 @@ class Figure:
     caption: str = ""
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Markup:
     """HTML whose texts are escaped already."""
 
@@ -34,13 +34,13 @@ class Markup:
 Part = Figure | Markup
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Section:
     title: str
     parts: Sequence[Part]
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Page:
     title: str
     subtitle: str

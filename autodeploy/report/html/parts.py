@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from autodeploy.report.html.page import Markup
-from cost_models.records import record
 
 
-@record(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column: ``kind`` is a format of a number, "text" for short words or "wide" for text that may wrap."""
 

@@ -71,13 +71,28 @@ def test_aliases_are_each_of_one_schedule() -> None:
         ({"pairs_ends": True}, "Schedule.pairs_ends"),
         ({"placement": "w"}, "Schedule.placement"),
         ({"order": "zb_v"}, "Schedule.order"),
-        ({"closed_form": lambda c: np.zeros(1)}, "Schedule.closed_form"),
-        ({"in_flight": lambda s: 0 * s.rank}, "Schedule.in_flight"),
     ],
 )
 def test_a_wrong_record_is_refused_when_it_is_built(change: dict, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         replace(SCHEDULE_TABLE["zb-v"], **change)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_figures_are_within_reason(name: str) -> None:
+    SCHEDULE_TABLE[name].check_figures()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"closed_form": lambda c: np.zeros(1)}, "Schedule.closed_form"),
+        ({"in_flight": lambda s: 0 * s.rank}, "Schedule.in_flight"),
+    ],
+)
+def test_wrong_figures_are_refused(change: dict, field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        replace(SCHEDULE_TABLE["zb-v"], **change).check_figures()
 
 
 def test_unknown_name_lists_the_table() -> None:
