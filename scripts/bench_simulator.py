@@ -122,7 +122,11 @@ class Report:
 
 def alone(report: Report) -> None:
     def work(**more: object) -> Callable[[int], Callable[[], object]]:
-        return lambda seed: lambda asked=request(1, seed, **more): simulate(asked)
+        def of_round(seed: int) -> Callable[[], object]:
+            asked = request(1, seed, **more)
+            return lambda: simulate(asked)
+
+        return of_round
 
     report.line("one Pangu step, lane order given", work(lane_order="sub-layer-1.0", ends="none"), 1)
     report.line("one Pangu step, lane order and ends chosen", work(), 1)

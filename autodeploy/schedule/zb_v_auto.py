@@ -123,7 +123,9 @@ class VPlanner(Placer):
 
     def _backwards(self, fill: bool) -> int:
         """One input backward a rank: of its first stage (the later one) where possible, else of its second."""
-        lines, later, earlier = self.lines[I], [], []
+        lines = self.lines[I]
+        later: list[Line] = []
+        earlier: list[Line] = []
         for rank in range(self.pp):
             first, second = lines[rank], lines[-1 - rank]
             done, behind = len(second.ends), len(first.ends)

@@ -96,7 +96,7 @@ def best_pattern(
 @lru_cache(maxsize=32)
 def planned_in_units(pp: int, micro_batches: int, limits: Limits) -> list[FixedOrder]:
     """The four plans of a pattern whose operations all take as long."""
-    plans = []
+    plans: list[FixedOrder] = []
     for greedily, early in product((True, False), repeat=2):
         player = PatternPlayer(pp, micro_batches, OrderCosts.equal(2 * pp), limits)
         player.run(greedily, early)
