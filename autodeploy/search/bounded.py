@@ -27,9 +27,9 @@ from autodeploy.strategy.laddered import Laddered
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 WINDOW = 1 << 20  # strategies remembered before the best of them are priced and the others forgotten
-FIRST_BATCH = 512  # priced at once; each batch after it is twice as large
+FIRST_BATCH = 1024  # priced at once; each batch after it is twice as large
 SLACK = 1e-6  # best first goes by scores in single precision; a bound may exceed the price by its rounding
-AHEAD = 1.02  # what is priced though, going by bounds alone, it would just miss: bounds lie a little below prices
+AHEAD = 1.05  # what is priced though, going by bounds alone, it would just miss: bounds lie a little below prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
