@@ -20,9 +20,7 @@ from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
-LAID_OUT = (
-    1 << 15
-)  # costs that are put in the order of the waves at a time: all of a few strategies, a few waves of many
+LAID_OUT = 1 << 15  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +173,8 @@ class _SideBySide(_Waves):
             self.wrap(wave - self.pp + 1, -1)
         self._turns(first, last)
         alone = max(first, last)
-        for wave, seconds in enumerate(order.laid_out(alone, order.waves, *self.alone), alone):
-            self._go_back(order.waves - self.pp - wave, *seconds)
+        for wave, (gradient_s, compute_s) in enumerate(order.laid_out(alone, order.waves, *self.alone), alone):
+            self._go_back(order.waves - self.pp - wave, gradient_s, compute_s)
             self.wrap(self.total, wave - order.turned)
 
     def _turns(self, first: int, last: int) -> None:
