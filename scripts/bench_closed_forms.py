@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import fields
 
 import numpy as np
 
@@ -44,7 +45,9 @@ def fixed_loop_s(rounds: int = 20) -> float:
 
 def made_up_lanes(stages: int, count: int, rng: np.random.Generator) -> LaneCosts:
     def direction() -> Direction:
-        parts = dict(zip(Direction.__slots__, rng.uniform(0.5, 1.5, (5, stages, count)), strict=True))
+        parts = dict(
+            zip((field.name for field in fields(Direction)), rng.uniform(0.5, 1.5, (5, stages, count)), strict=True)
+        )
         return Direction(**(parts | {"experts_s": 0.5 * parts["compute_s"], "send_s": 0.01 * parts["send_s"]}))
 
     weight_s = rng.uniform(0.5, 1.5, (stages, count))

@@ -62,6 +62,7 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
     from autodeploy.search import SearchRequest
     from autodeploy.search.candidates import price
     from autodeploy.search.real_parts import standard_space
+    from autodeploy.search.screen import keeping_of
     from autodeploy.search.shortlist import shorten
     from autodeploy.search.space import WalkCounts, chunks
     from cost_models.case import Case
@@ -86,8 +87,8 @@ def price_many(options: argparse.Namespace) -> list[tuple[str, float, str, str, 
             started = time.process_time()
             candidates = price(request, batch, evaluate)
             pricing_s += time.process_time() - started
-            part = shorten(candidates, 64, hardware.usable_bytes)
-            shortlist = part if shortlist is None else shortlist.merge(part, 64)
+            part = shorten(candidates, keeping_of(request))
+            shortlist = part if shortlist is None else shortlist.merge(part, keeping_of(request))
             done += len(batch)
             if done >= options.strategies:
                 break

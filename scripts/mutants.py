@@ -35,7 +35,7 @@ class Fault:
 
 
 FAULTS = (
-    Fault("last gradient bucket free", STEP + "end.py", "wire_s / np.maximum(buckets, chunks))", "0.0 * wire_s)"),
+    Fault("last gradient bucket free", STEP + "end.py", "last_bucket * wire_s)", "0.0 * wire_s)"),
     Fault("slack of later ranks dropped", STEP + "times.py", "end.exposed_s - slack", "end.exposed_s"),
     Fault("slack of a V", STEP + "geometry.py", 'one.ahead if one.placement != "v" else 0.0', "one.ahead"),
     Fault("P2P not split by CP", STEP + "stages.py", "workload.seq_length / batch.cp", "workload.seq_length"),
@@ -190,7 +190,7 @@ FAULTS = (
     Fault(
         "first layers recomputed are all",
         STEP + "stages.py",
-        "np.minimum(batch.recompute_layers[some, None] / layers, 1.0)",
+        "np.minimum(group.batch.recompute_layers[some, None] / layers, 1.0)",
         "1.0",
     ),
     Fault(

@@ -22,7 +22,24 @@ def draw_step_s(belief: Belief, seed: int = 0, draws: int = DRAWS) -> F64:
     normal = normal * np.resize(t_scales(belief.degrees), half)[:, None]
     latent = belief.mean + np.concatenate([normal, -normal])
     seconds = (np.exp(latent[:, :causes]) @ belief.rows.time_s.T) * np.exp(latent[:, causes:])
-    return np.asarray(seconds * (belief.expected_s / np.median(seconds, axis=0)))
+    return np.asarray(seconds * (belief.expected_s / _median(seconds)))
+
+
+def _median(seconds: F64) -> F64:
+    """Of an even number of draws, [D, N] -> [N]. numpy's own, and its quantile, import masked arrays, which takes longer
+    than the draws."""
+    half = len(seconds) // 2
+    low, high = np.partition(seconds, (half - 1, half), axis=0)[half - 1 : half + 1]
+    return np.asarray((low + high) / 2.0)
+
+
+def quantile(draws_s: F64, share: float) -> F64:
+    """The ``share`` quantile of each row's draws, [D, N] -> [N], interpolated as np.quantile does."""
+    place = share * (len(draws_s) - 1)
+    below = int(place)
+    rest = place - below
+    low, high = np.partition(draws_s, (below, below + 1), axis=0)[below : below + 2]
+    return np.asarray(low + (high - low) * rest if rest < 0.5 else high - (high - low) * (1.0 - rest))
 
 
 def _root(covariance: F64) -> F64:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autodeploy.decide.belief import Evidence, Learned, believe
 from autodeploy.decide.departures import departures
-from autodeploy.decide.draws import best_probability, draw_step_s
+from autodeploy.decide.draws import best_probability, draw_step_s, quantile
 from autodeploy.decide.memory import MemoryModel
 from autodeploy.decide.model import ErrorModel
 from autodeploy.decide.rows import Rows
@@ -98,8 +98,8 @@ def decide(question: Question) -> Decision:
     return Decision(
         order=_order(likely, tie, expected, away, question),
         expected_s=belief.expected_s,
-        low_s=np.quantile(draws_s, 0.05, axis=0),
-        high_s=np.quantile(draws_s, 0.95, axis=0),
+        low_s=quantile(draws_s, 0.05),
+        high_s=quantile(draws_s, 0.95),
         fit_probability=fits,
         best_probability=best_probability(weighted, drawn_fits),
         tie=tie,

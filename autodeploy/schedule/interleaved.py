@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from autodeploy.schedule.operations import PipelineShape, Schedule, ScheduleError, loop_placement, of_arrays
-from autodeploy.schedule.turns import one_by_one
+from autodeploy.schedule.turns import in_turn
 from cost_models.schedules.interleaved import runs_in_groups
 
 
@@ -17,7 +17,7 @@ def interleaved(shape: PipelineShape) -> Schedule:
     """Bubble (p-1)(F+B)/v; min(mv, 2(p-r-1)+(v-1)G+1) chunks in flight on rank r (one more with EP overlap)."""
     check_group(shape)
     warm_up = np.array([warm_up_chunks(shape, rank) for rank in range(shape.pp)])
-    return of_arrays("interleaved", shape, loop_placement(shape.pp, shape.vpp), *one_by_one(shape, warm_up))
+    return of_arrays("interleaved", shape, loop_placement(shape.pp, shape.vpp), *in_turn(shape, warm_up))
 
 
 def check_group(shape: PipelineShape) -> None:

@@ -135,11 +135,6 @@ def _leading(flags: NDArray[np.bool_]) -> int:
 ScheduleFn = Callable[[PipelineShape], Schedule]
 
 
-def slots_of(orders: Sequence[Sequence[Op]]) -> list[list[Slot]]:
-    """One operation a slot."""
-    return [[(op,) for op in order] for order in orders]
-
-
 def slot_arrays(orders: Sequence[Sequence[Slot]]) -> tuple[I32, I64]:
     """`ops` and `first` of a schedule, from the slots of each rank."""
     count = sum(len(order) for order in orders)
@@ -152,6 +147,15 @@ def slot_arrays(orders: Sequence[Sequence[Slot]]) -> tuple[I32, I64]:
 def one_direction(name: str, shape: PipelineShape, rank_of: list[int], orders: list[list[Slot]]) -> Schedule:
     """A schedule with one copy of the weights."""
     return of_arrays(name, shape, rank_of, *slot_arrays(orders))
+
+
+def one_by_one(name: str, shape: PipelineShape, rank_of: list[int], orders: Sequence[Sequence[Op]]) -> Schedule:
+    """As `one_direction`, with one operation a slot."""
+    first = np.cumsum([0, *(len(order) for order in orders)])
+    ops = np.full((first[-1], 2, 3), -1, dtype=np.int32)
+    flat = chain.from_iterable(chain.from_iterable(orders))
+    ops[:, 0] = np.fromiter(flat, dtype=np.int32, count=3 * first[-1]).reshape(-1, 3)
+    return of_arrays(name, shape, rank_of, ops, first)
 
 
 def of_arrays(name: str, shape: PipelineShape, rank_of: list[int], ops: I32, first: I64) -> Schedule:

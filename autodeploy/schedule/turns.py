@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.operations import I32, I64, B, F, PipelineShape
+from autodeploy.schedule.operations import I32, I64, B, F, I, PipelineShape, W
 from cost_models.schedules.interleaved import chunk_table
 
 Bool = NDArray[np.bool_]
@@ -25,7 +25,7 @@ def turn_operations(shape: PipelineShape) -> tuple[I32, I32]:
     return ops[0], ops[1]
 
 
-def one_by_one(shape: PipelineShape, warm_up: I64) -> tuple[I32, I64]:
+def in_turn(shape: PipelineShape, warm_up: I64) -> tuple[I32, I64]:
     """`ops` and `first` of a schedule in which rank r runs `warm_up[r]` forwards, then one and one, then the backwards."""
     forwards, backwards = turn_operations(shape)
     turn, held = np.arange(forwards.shape[1]), warm_up[:, None]
@@ -36,8 +36,27 @@ def one_by_one(shape: PipelineShape, warm_up: I64) -> tuple[I32, I64]:
     return ops.reshape(-1, 2, 3), np.arange(shape.pp + 1) * 2 * len(turn)
 
 
+def split_in_turn(shape: PipelineShape) -> tuple[I32, I64]:
+    """`ops` and `first` of ZB-H1: rank r runs p-1-r forwards, then a forward, an input backward and a weight part in turn, the
+    weight parts r turns late; one chunk a rank."""
+    m, rank, turn = shape.micro_batches, np.arange(shape.pp)[:, None], np.arange(shape.micro_batches)
+    warm_up, late = np.minimum(m, shape.pp - 1 - rank), rank
+    has_forward = turn < m - warm_up
+    at = warm_up + turn + np.minimum(turn, m - warm_up) + np.maximum(turn - late, 0)  # where a turn starts
+    inputs = at + has_forward
+    weights = np.where(
+        turn + late < m, np.take_along_axis(inputs, np.minimum(turn + late, m - 1), axis=1) + 1, 2 * m + turn
+    )
+    forwards = np.where(turn < warm_up, turn, np.take_along_axis(at, np.maximum(turn - warm_up, 0), axis=1))
+    ops = np.full((shape.pp, 3 * m, 2, 3), -1, dtype=np.int32)
+    for kind, place in ((F, forwards), (I, inputs), (W, weights)):
+        stage, micro_batch = np.broadcast_arrays(rank, turn)
+        ops[rank, place, 0] = np.stack([np.full_like(stage, kind), stage, micro_batch], axis=2)
+    return ops.reshape(-1, 2, 3), np.arange(shape.pp + 1) * 3 * m
+
+
 def side_by_side(shape: PipelineShape, warm_up: I64, pair_warm_up: bool, pair_cool_down: bool) -> tuple[I32, I64]:
-    """As `one_by_one`, with the forward and the backward of a turn in one slot; in either end, where only one direction
+    """As `in_turn`, with the forward and the backward of a turn in one slot; in either end, where only one direction
     runs, two micro-batches of that direction, if asked for."""
     forwards, backwards = turn_operations(shape)
     turn, held = np.arange(forwards.shape[1]), warm_up[:, None]

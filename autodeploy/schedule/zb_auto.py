@@ -18,11 +18,9 @@ from autodeploy.schedule.operations import (
     Schedule,
     W,
     loop_placement,
-    one_direction,
     require_single_chunk,
-    slots_of,
 )
-from autodeploy.schedule.placing import Placer
+from autodeploy.schedule.placing import LONGER, Placer, TooLong, placed
 from cost_models.schedules.zero_bubble import handcrafted_orders
 
 
@@ -41,18 +39,24 @@ def _automatic(name: str, shape: PipelineShape, limit: int) -> Schedule:
     costs = shape.costs or OrderCosts.equal(shape.pp)
     rank_of = loop_placement(shape.pp, 1)
     by_hand = Placer(rank_of, shape.micro_batches, costs, limit)
-    by_hand.play(slots_of(handcrafted_orders(shape.pp, shape.micro_batches, depth=limit // shape.pp)))
+    by_hand.play(handcrafted_orders(shape.pp, shape.micro_batches, depth=limit // shape.pp))
     best, best_s = by_hand.orders, by_hand.score_s()
     for early_forward, hold_forward, fill_greedily in product((True, False), repeat=3):
-        planner = Planner(rank_of, shape.micro_batches, costs, limit)
-        planner.plan(early_forward, hold_forward, fill_greedily)
-        if planner.score_s() < best_s:
+        planner = Planner(rank_of, shape.micro_batches, costs, limit, at_most_s=LONGER * best_s)
+        if planner.beats(best_s, early_forward, hold_forward, fill_greedily):
             best, best_s = planner.orders, planner.score_s()
-    return one_direction(name, shape, rank_of, best)
+    return placed(name, shape, rank_of, best)
 
 
 class Planner(Placer):
     """One pass over the micro-batches; stage and rank are the same here."""
+
+    def beats(self, best_s: float, *choices: bool) -> bool:
+        try:
+            self.plan(*choices)
+        except TooLong:
+            return False
+        return self.score_s() < best_s
 
     def plan(self, early_forward: bool, hold_forward: bool, fill_greedily: bool) -> None:
         self._first_micro_batch(early_forward)

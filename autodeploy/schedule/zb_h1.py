@@ -6,15 +6,13 @@ from autodeploy.schedule.operations import (
     PipelineShape,
     Schedule,
     loop_placement,
-    one_direction,
+    of_arrays,
     require_single_chunk,
-    slots_of,
 )
-from cost_models.schedules.zero_bubble import h1_orders
+from autodeploy.schedule.turns import split_in_turn
 
 
 def zero_bubble_h1(shape: PipelineShape) -> Schedule:
     """Bubble (p-1)(F+B-2W), B the full backward; at most p micro-batches held on any rank, as rank 0 of 1F1B."""
     require_single_chunk("zb-h1", shape)
-    orders = slots_of(h1_orders(shape.pp, 1, shape.micro_batches, 0))
-    return one_direction("zb-h1", shape, loop_placement(shape.pp, 1), orders)
+    return of_arrays("zb-h1", shape, loop_placement(shape.pp, 1), *split_in_turn(shape))

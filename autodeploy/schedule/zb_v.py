@@ -8,9 +8,8 @@ from __future__ import annotations
 from autodeploy.schedule.operations import (
     PipelineShape,
     Schedule,
-    one_direction,
+    one_by_one,
     require_two_chunks,
-    slots_of,
     v_placement,
 )
 from cost_models.schedules.v_shaped import zb_v_orders
@@ -19,5 +18,5 @@ from cost_models.schedules.v_shaped import zb_v_orders
 def zero_bubble_v(shape: PipelineShape) -> Schedule:
     """At most 2p half-stage chunks held on a rank; no bubble but the way down when F = I = W."""
     require_two_chunks("zb-v", shape)
-    orders = slots_of(zb_v_orders(shape.pp, 2, shape.micro_batches, 0))
-    return one_direction("zb-v", shape, v_placement(shape.pp), orders)
+    orders = zb_v_orders(shape.pp, 2, shape.micro_batches, 0)
+    return one_by_one("zb-v", shape, v_placement(shape.pp), orders)

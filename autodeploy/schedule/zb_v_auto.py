@@ -17,44 +17,64 @@ from autodeploy.schedule.operations import (
     OrderCosts,
     PipelineShape,
     Schedule,
-    W,
-    one_direction,
     require_two_chunks,
     v_placement,
 )
-from autodeploy.schedule.placing import Placer
-from autodeploy.schedule.zb_v_memory import best_pattern, half_pattern
+from autodeploy.schedule.placing import Line, Placer, TooLong, placed
+from autodeploy.schedule.zb_v_memory import Limits, best_pattern, half_pattern
+
+EVEN_S = 1e-12  # passes that differ by less are as long as each other
 
 
 def zero_bubble_v_auto(shape: PipelineShape) -> Schedule:
     """At most 2p half-stage chunks held on a rank; hardly any bubble when F = I = W."""
     require_two_chunks("zb-v-auto", shape)
     costs = shape.costs or OrderCosts.equal(2 * shape.pp)
-    player = best_pattern(shape, costs, half_pattern(shape.pp), 2 * shape.pp)
-    best, best_s = player.orders, player.score_s()
+    orders, first_s = _planned(shape, costs, [], float("inf"))
+    # The pattern counts only where it is as short as the first plan, which seldom happens.
+    limits = Limits(half_pattern(shape.pp), 2 * shape.pp, 2 * shape.pp)
+    pattern_s, pattern = best_pattern(shape, costs, limits, at_most_s=first_s)
+    if first_s >= pattern_s - EVEN_S:
+        orders, _ = _planned(shape, costs, pattern, pattern_s)
+    return placed("zb-v-auto", shape, v_placement(shape.pp), orders)
+
+
+def _planned(
+    shape: PipelineShape, costs: OrderCosts, best: list[list[int]], best_s: float
+) -> tuple[list[list[int]], float]:
+    """Orders of the passes, each of which must be shorter than the best so far; and the score of the first that was."""
+    first_s = float("inf")
     for fill_f, fill_i in product((True, False), repeat=2):
         slack = [0.0] * shape.pp
         for _ in range(4):
-            planner = VPlanner(shape, costs, slack)
-            if not planner.plan(fill_f, fill_i) or planner.score_s() >= best_s - 1e-12:
+            planner = VPlanner(shape, costs, slack, best_s - EVEN_S)
+            if not planner.plans(fill_f, fill_i) or planner.score_s() >= best_s - EVEN_S:
                 break
             best, best_s = planner.orders, planner.score_s()
+            first_s = best_s if first_s == float("inf") else first_s
             slack = [max(planner.idle) - idle for idle in planner.idle]
-    return one_direction("zb-v-auto", shape, v_placement(shape.pp), best)
+    return best, first_s
 
 
 class VPlanner(Placer):
     """One pass; `slack[r]`: how much longer the busiest rank of the pass before waited than rank r."""
 
-    def __init__(self, shape: PipelineShape, costs: OrderCosts, slack: list[float]) -> None:
-        super().__init__(v_placement(shape.pp), shape.micro_batches, costs, 2.0 * shape.pp)
+    def __init__(self, shape: PipelineShape, costs: OrderCosts, slack: list[float], at_most_s: float) -> None:
+        super().__init__(v_placement(shape.pp), shape.micro_batches, costs, 2.0 * shape.pp, at_most_s)
         self.slack = slack
+
+    def plans(self, fill_f: bool, fill_i: bool) -> bool:
+        """False when the pass gets stuck, or too long."""
+        try:
+            return self.plan(fill_f, fill_i)
+        except TooLong:
+            return False
 
     def plan(self, fill_f: bool, fill_i: bool) -> bool:
         """False when the pass gets stuck, as it can on very uneven stages."""
         if not self._warm_up():
             return False
-        left = 4 * self.pp * self.m - sum(len(ends) for kind in (F, I) for ends in self.end_s[kind])
+        left = 4 * self.pp * self.m - sum(len(line.ends) for kind in (F, I) for line in self.lines[kind])
         while left:
             moved = self._backwards(fill_i) + self._forwards(fill_f)
             if not moved:
@@ -103,49 +123,47 @@ class VPlanner(Placer):
 
     def _backwards(self, fill: bool) -> int:
         """One input backward a rank: of its first stage (the later one) where possible, else of its second."""
-        later = [rank for rank in range(self.pp) if self._later_is_next(rank)]
-        earlier = [self.second(rank) for rank in range(self.pp) if rank not in later]
+        lines = self.lines[I]
+        later: list[Line] = []
+        earlier: list[Line] = []
+        for rank in range(self.pp):
+            first, second = lines[rank], lines[-1 - rank]
+            done, behind = len(second.ends), len(first.ends)
+            is_next = behind < done and (done >= self.m or behind < len(first.source))
+            (later if is_next else earlier).append(first if is_next else second)
         moved = 0
-        for stage in later[::-1] + earlier:
-            ready = self.ready_s(I, stage)
-            if ready is None:
-                continue
-            self._fill(self.rank_of[stage], ready, fill or stage < self.pp)
-            self.put(I, stage)
-            moved += 1
+        for line in later[::-1] + earlier:
+            index, source = len(line.ends), line.source
+            if index < len(source):
+                self._fill(line, source[index] + line.hop_s, fill or line is lines[line.rank])
+                self.put_next(line)
+                moved += 1
         return moved
-
-    def _later_is_next(self, rank: int) -> bool:
-        done = self.done(I, self.second(rank))
-        if self.done(I, rank) >= done:
-            return False
-        return done >= self.m or self.ready_s(I, rank) is not None
 
     def _forwards(self, fill: bool) -> int:
-        moved = 0
+        """One forward a rank: of its second chunk where the input is there, else of its first."""
+        lines, moved = self.lines[F], 0
         for rank in range(self.pp):
-            stage = self._next_forward(rank)
-            if stage is None or not self.make_room(rank):
+            line = lines[-1 - rank]
+            if len(line.ends) >= len(line.source):
+                line = lines[rank]
+                if len(line.ends) >= len(line.source):
+                    continue
+            if not self.make_room(rank):
                 continue
-            self._fill(rank, self.ready_s(F, stage) or 0.0, fill)
-            self.put(F, stage)
+            self._fill(line, line.source[len(line.ends)] + line.hop_s, fill)
+            self.put_next(line)
             moved += 1
         return moved
 
-    def _next_forward(self, rank: int) -> int | None:
-        second = self.second(rank)
-        if self.done(F, second) < self.m and self.ready_s(F, second) is not None:
-            return second
-        if self.done(F, rank) < self.m and self.ready_s(F, rank) is not None:
-            return rank
-        return None
-
-    def _fill(self, rank: int, ready_s: float, overrun: bool) -> None:
+    def _fill(self, line: Line, ready_s: float, overrun: bool) -> None:
+        """Weight parts into the wait for the next of `line`."""
+        rank = line.rank
         while self.pending[rank]:
             wait = ready_s - self.clock[rank]
-            weight_s = self.cost_s[W][self.pending[rank][0][0]]
             if wait <= 0:
                 return
+            weight_s = self.next_w_s(rank)
             if weight_s > wait:
                 worst = max(self.most_idle, max(self.idle[rank], self.slack[rank]))
                 if overrun and wait > worst - self.idle[rank]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.rank import Ranking, rank
 from autodeploy.search.request import SearchRequest
-from autodeploy.search.shortlist import plainest, rank_within_group
+from autodeploy.search.shortlist import near_best, plainest, rank_within_group
 from cost_models.strategies import F64, I64, Bool
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def with_safe(request: SearchRequest, leaders: Candidates, pool: Candidates, cou
         return leaders
     wide = replace(request, top=max(request.top, count))
     first = rank(wide, safe, safe.step_s, safe.step_s).candidates
-    plain = plainest(safe).take(slice(0, wide.top))
+    plain = plainest(near_best(safe), wide.top)
     both = Candidates.concatenate([leaders, first, plain])
     return rank(
         replace(wide, top=len(both), all_variants=True, objective="time"), both, both.step_s, both.step_s

@@ -9,7 +9,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule, steady_limit
+from cost_models.schedules.levels import Levels, end_s, levels_of
 
 # An operation of a rank: (forward phase or -1, backward phase or -1, split backward, weight part)
 Step = tuple[int, int, bool, bool]
@@ -38,92 +40,98 @@ def rank_steps(depth: int, rank: int, micro_batches: int) -> list[Step]:
     return steps + [(-1, -1, False, True)] * (sum(s[2] for s in steps) - sum(s[3] for s in steps))
 
 
-@lru_cache(maxsize=64)
-def _sequence(depth: int, folded: bool) -> tuple[tuple[int, int, int, int, int, bool, int], ...]:
-    """An order in which all ranks' operations can be worked through.
+@lru_cache(maxsize=256)
+def compiled(depth: int, fold_hop: bool) -> Levels:
+    """The levels of 2 depth micro-batches through the stages 0 .. 2 depth - 1 folded on `depth` ranks.
 
-    Rows: rank, forward stage (-1 none), its micro-batch, backward stage (-1 none), its micro-batch, split, weight stage.
-    `folded`: DualPipeV, stages 0 .. 2 depth - 1 on `depth` ranks. Else DualPipe, of which one half of the ranks is
-    worked through: rank r meets its mirror p-1-r, which does the same with directions swapped.
+    DualPipeV is that; of DualPipe it is one half of the ranks: rank r meets its mirror p-1-r, which does the same with
+    directions swapped, so that a hop lies at the fold too. Costs are those of F, I, B, W and a pair's forward of each stage;
+    delays none, a hop, and both after each pair's forward.
     """
-    stages = 2 * depth
-    per_phase = 2 * depth
-    programs = [rank_steps(depth, rank, per_phase) for rank in range(depth)]
-    done_f, done_b, at = [[0, 0] for _ in programs], [[0, 0] for _ in programs], [0] * depth
-    made_f: set[tuple[int, int]] = set()
-    made_b: set[tuple[int, int]] = set()
-    pending: list[list[int]] = [[] for _ in programs]
+    stages, per_phase = 2 * depth, 2 * depth
+    programs = [_operations(depth, rank, per_phase) for rank in range(depth)]
+    forward, i, backward, j, cost = np.array([row for program in programs for row in program]).T
+    made = np.full((2, stages + 2, per_phase), -1)  # one stage on: no input before the first, nor after the last
+    at = np.arange(len(cost))
+    made[0, forward + 1, i] = np.where(forward >= 0, at, -1)
+    made[1, backward + 1, j] = np.where(backward >= 0, at, -1)
+    made[:, 0] = made[:, -1] = -1
+    makers = np.stack(
+        [np.where(forward >= 0, made[0, forward, i], -1), np.where(backward >= 0, made[1, backward + 2, j], -1)]
+    )
+    # both outputs of a pair cross ranks, or neither does
+    crosses = fold_hop | np.where(forward >= 0, forward != depth - 1, backward != depth)
+    delay = np.where(cost >= 4 * stages, 2 + 2 * forward, 0) + crosses
+    return levels_of([len(program) for program in programs], makers, cost, delay)
+
+
+def _operations(depth: int, rank: int, micro_batches: int) -> list[tuple[int, int, int, int, int]]:
+    """Of one rank: forward stage (-1 none), its micro-batch, backward stage (-1 none), its micro-batch, row of the costs."""
+    stage_of, stages = (rank, 2 * depth - 1 - rank, -1), 2 * depth
+    done: dict[tuple[str, int], int] = dict.fromkeys([(way, phase) for way in "FB" for phase in (0, 1, -1)], 0)
+    put_off: list[int] = []
     rows = []
-    moved = True
-    while moved:
-        moved = False
-        for rank, program in enumerate(programs):
-            while at[rank] < len(program):
-                f, b, split, weight = program[at[rank]]
-                f_stage = -1 if f < 0 else (rank if f == 0 else stages - 1 - rank)
-                b_stage = -1 if b < 0 else (rank if b == 0 else stages - 1 - rank)
-                i = done_f[rank][f] if f >= 0 else 0
-                j = done_b[rank][b] if b >= 0 else 0
-                if f > -1 and f_stage and (f_stage - 1, i) not in made_f:
-                    break
-                need = (b_stage, j) if b_stage == stages - 1 else (b_stage + 1, j)
-                if b > -1 and need not in (made_f if b_stage == stages - 1 else made_b):
-                    break
-                if f >= 0:
-                    done_f[rank][f] += 1
-                    made_f.add((f_stage, i))
-                if b >= 0:
-                    done_b[rank][b] += 1
-                    made_b.add((b_stage, j))
-                    if split:
-                        pending[rank].append(b_stage)
-                w_stage = pending[rank].pop(0) if weight else -1
-                rows.append((rank, f_stage, i, b_stage, j, split, w_stage))
-                at[rank] += 1
-                moved = True
-    if any(a < len(program) for a, program in zip(at, programs, strict=True)):
-        raise ValueError(f"dualpipe: depth {depth} waits in a circle")
-    return tuple(rows)
+    for forward, backward, split, weight in rank_steps(depth, rank, micro_batches):
+        f, b = stage_of[forward], stage_of[backward]
+        if weight:
+            row = 3 * stages + put_off.pop(0)
+        elif backward < 0:
+            row = f
+        elif forward < 0:
+            row = (1 if split else 2) * stages + b
+        else:
+            row = 4 * stages + f
+        rows.append((f, done["F", forward], b, done["B", backward], row))
+        done["F", forward] += forward >= 0
+        done["B", backward] += backward >= 0
+        if split:
+            put_off.append(b)
+    return rows
 
 
+@record
 class _Times:
-    """Seconds of what a rank runs: [S, N] of an operation alone, [N] of a pair."""
+    """Seconds of what a rank runs, [S, N]; of a pair by its forward, whose backward is that of the rank's other stage."""
 
-    def __init__(self, c: PipelineCosts) -> None:
-        self.costs, self.lanes = c, c.lanes
-        self.weight_s = c.weight_s
-        self.pairs: dict[tuple[int, int], F64] = {}
-        if c.lanes is None:
-            self.forward_s, self.input_s, self.backward_s = c.forward_s, c.input_s, c.input_s + c.weight_s
-            return
-        self.weight_s = c.lanes.weight_s
-        self.forward_s, self.input_s = c.lanes.forward.alone_s, c.lanes.input_s
-        self.backward_s = np.maximum(self.input_s, c.lanes.backward_compute_s)
-
-    def pair_s(self, forward: int, backward: int) -> F64:
-        if self.lanes is None:
-            return self.forward_s[forward] + self.backward_s[backward]
-        if (forward, backward) not in self.pairs:
-            self.pairs[forward, backward] = self.lanes.pair_s(np.array([forward]), np.array([backward]))[0]
-        return self.pairs[forward, backward]
-
-    def sent_after_s(self, forward: int, backward: int) -> F64 | float:
-        """Both outputs of a pair leave together, after its end."""
-        if self.lanes is None:
-            return 0.0
-        return np.maximum(self.lanes.forward.send_s[forward], self.lanes.backward.send_s[backward])
+    forward_s: F64
+    input_s: F64
+    backward_s: F64
+    weight_s: F64
+    pair_s: F64
+    sent_after_s: F64  # both outputs of a pair leave together, after its end
 
     def pace_s(self) -> F64:
         """Of the slowest rank, a micro-batch through both of its stages, [N]."""
-        last = len(self.forward_s) - 1
-        turns = [self.pair_s(rank, last - rank) + self.pair_s(last - rank, rank) for rank in range((last + 1) // 2)]
-        return np.asarray(np.max(turns, axis=0))
+        return np.asarray((self.pair_s + self.pair_s[::-1]).max(axis=0))
+
+    def end_s(self, depth: int, hop_s: F64, fold_hop: bool) -> F64:
+        """End of the last operation for 2 depth micro-batches, [N]."""
+        costs = (self.forward_s, self.input_s, self.backward_s, self.weight_s, self.pair_s)
+        after = np.stack([self.sent_after_s, self.sent_after_s + hop_s], axis=1).reshape(4 * depth, -1)
+        delays = np.concatenate([np.zeros((1, len(hop_s))), hop_s[None], after])
+        return end_s(compiled(depth, fold_hop), np.concatenate(costs), delays)
+
+
+def _times(c: PipelineCosts) -> _Times:
+    lanes = c.lanes
+    if lanes is None:
+        backward_s = c.input_s + c.weight_s
+        return _Times(
+            forward_s=c.forward_s, input_s=c.input_s, backward_s=backward_s, weight_s=c.weight_s,
+            pair_s=c.forward_s + backward_s[::-1], sent_after_s=np.zeros_like(c.forward_s),
+        )  # fmt: skip
+    stage = np.arange(len(c.forward_s))
+    return _Times(
+        forward_s=lanes.forward.alone_s, input_s=lanes.input_s, weight_s=lanes.weight_s,
+        backward_s=np.maximum(lanes.input_s, lanes.backward_compute_s), pair_s=lanes.pair_s(stage, stage[::-1]),
+        sent_after_s=np.maximum(lanes.forward.send_s, lanes.backward.send_s[::-1]),
+    )  # fmt: skip
 
 
 def _dualpipev(c: PipelineCosts) -> F64:
     """Seconds [N]; costs [2p, N]."""
-    times = _Times(c)
-    return np.asarray(_work_through(c.pp, times, fold_hop=False) + (c.micro_batches - 2 * c.pp) * times.pace_s())
+    times = _times(c)
+    return times.end_s(c.pp, c.p2p_s, fold_hop=False) + (c.micro_batches - 2 * c.pp) * times.pace_s()
 
 
 def _dualpipe(c: PipelineCosts) -> F64:
@@ -132,41 +140,8 @@ def _dualpipe(c: PipelineCosts) -> F64:
     Rank r and its mirror p-1-r run the same program with directions swapped, so each is as far as the other at any
     time: the partner of the middle rank hands over to itself across the fold, with one hop.
     """
-    times = _Times(c)
-    return np.asarray(_work_through(c.pp // 2, times, fold_hop=True) + (c.micro_batches / 2 - c.pp) * times.pace_s())
-
-
-def _work_through(depth: int, times: _Times, fold_hop: bool) -> F64:
-    """End of the last operation for 2 depth micro-batches, [N]."""
-    stages, hop_s = 2 * depth, times.costs.p2p_s
-    made_f: dict[tuple[int, int], F64] = {}
-    made_b: dict[tuple[int, int], F64] = {}
-    clock = [np.zeros_like(hop_s)] * depth
-    for rank, f_stage, i, b_stage, j, split, w_stage in _sequence(depth, True):
-        end = clock[rank]
-        if w_stage >= 0:
-            clock[rank] = end + times.weight_s[w_stage]
-            continue
-        if f_stage > 0:
-            ready = made_f.pop((f_stage - 1, i))
-            end = np.maximum(end, ready + hop_s if fold_hop or f_stage != depth else ready)
-        if 0 <= b_stage < stages - 1:
-            ready = made_b.pop((b_stage + 1, j))
-            end = np.maximum(end, ready + hop_s if fold_hop or b_stage != depth - 1 else ready)
-        sent: F64 | None = None
-        if b_stage < 0:
-            end = end + times.forward_s[f_stage]
-        elif f_stage < 0:
-            end = end + (times.input_s if split else times.backward_s)[b_stage]
-        else:
-            end = end + times.pair_s(f_stage, b_stage)
-            sent = end + times.sent_after_s(f_stage, b_stage)
-        if f_stage >= 0 and f_stage < stages - 1:
-            made_f[f_stage, i] = end if sent is None else sent
-        if b_stage >= 0:
-            made_b[b_stage, j] = end if sent is None else sent
-        clock[rank] = end
-    return np.asarray(np.max(clock, axis=0))
+    times = _times(c)
+    return times.end_s(c.pp // 2, c.p2p_s, fold_hop=True) + (c.micro_batches / 2 - c.pp) * times.pace_s()
 
 
 DUALPIPE = Schedule(

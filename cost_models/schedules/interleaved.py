@@ -13,7 +13,7 @@ from cost_models.schedules.one_f_one_b import one_f_one_b_s
 from cost_models.schedules.program import B, F, Op, by_micro_batches, work_through
 
 
-def runs_in_groups(pp: int, micro_batches: I64, group: I64) -> Bool:
+def runs_in_groups(pp: int, micro_batches: I64 | int, group: I64 | int) -> Bool:
     """Megatron's rule: p <= G <= m, and the last group is whole or at least p long; or one group of all (torch's for m < p)."""
     last = micro_batches % group
     whole = (pp <= group) & (group <= micro_batches) & ((last == 0) | (last >= pp))

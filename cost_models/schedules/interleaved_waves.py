@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64
+from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
@@ -85,7 +85,7 @@ def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int) ->
     )  # fmt: skip
 
 
-def _numbered(codes: I64, used: I64) -> tuple[I64, I64]:
+def _numbered(codes: I64, used: Bool) -> tuple[I64, I64]:
     """`codes` counted from 0 among those used, and the codes that are."""
     seen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
     seen[codes[used]] = 1
@@ -100,40 +100,54 @@ def interleaved_s(costs: ChunkCosts, order: Program) -> tuple[F64, F64]:
 
 
 class _Waves:
-    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next."""
+    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next; gradients from
+    the end of the order. A wave's window of either starts at the last rank's place, with ranks that do nothing outside."""
 
     def __init__(self, hop_s: F64, order: Program) -> None:
-        self.order, self.hop_s = order, hop_s
+        self.order, self.pp, self.total = order, order.pp, order.total
         self.clock = np.zeros((order.pp, len(hop_s)))
+        self.hop_s = np.tile(hop_s, (order.pp, 1))  # adds faster than a row
+        self.sends = bool(hop_s.any())
         self.forwards, self.gradients = np.zeros((order.total, len(hop_s))), np.zeros((order.total, len(hop_s)))
         self.round_s = np.zeros(len(hop_s))
+
+    def forward_window(self, wave: int) -> int:
+        return wave - self.pp + 1
+
+    def backward_window(self, wave: int) -> int:
+        return self.order.waves - self.pp - wave
+
+    def ranks(self, window: int) -> tuple[int, int]:
+        """Low and high of those that have a place in it."""
+        return max(0, -window), min(self.pp, self.total - window)
 
     def mark(self, wave: int) -> None:
         if wave in self.order.round_waves:
             self.round_s = self.clock[-1] - self.round_s
 
-    def forward_window(self, wave: int) -> tuple[int, int, int]:
-        """Place of the last rank's forward; ranks, low and high, that do one."""
-        at = wave - self.order.pp + 1
-        return at, max(0, -at), min(self.order.pp, self.order.total - at)
+    def move_on(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
+        """Ranks low..high-1 do one operation: from the arrivals of their inputs to those of their outputs."""
+        clock, hop_s = self.clock, self.hop_s
+        if high - low < self.pp:
+            clock, seconds, hop_s = clock[low:high], seconds[low:high], hop_s[low:high]
+        np.maximum(clock, arrives, out=clock)
+        np.add(clock, seconds, clock)
+        np.add(clock, hop_s, arrives)
 
-    def backward_window(self, wave: int) -> tuple[int, int, int]:
-        """Place, from the end, of the last rank's backward; ranks, low and high, that do one."""
-        at = self.order.waves - self.order.pp - wave
-        return at, max(0, -at), min(self.order.pp, self.order.total - at)
-
-    def wrap_forward(self, at: int) -> None:
+    def wrap_forward(self, window: int) -> None:
         """From the last rank to the first, a chunk later."""
-        place = self.order.next_chunk[at]
-        if place:
-            self.forwards[place] = self.forwards[at]
+        if window >= 0:
+            place = self.order.next_chunk[window]
+            if place:
+                self.forwards[place] = self.forwards[window]
 
-    def wrap_gradient(self, wave: int) -> None:
+    def wrap_gradient(self, window: int) -> None:
         """From the first rank to the last, a chunk earlier."""
-        turn = wave - self.order.turned
-        place = self.order.next_chunk[turn]
-        if place:
-            self.gradients[-1 - place] = self.gradients[-1 - turn]
+        turn = self.total - self.pp - window
+        if turn >= 0:
+            place = self.order.next_chunk[turn]
+            if place:
+                self.gradients[-1 - place] = self.gradients[-1 - turn]
 
 
 class _OneByOne(_Waves):
@@ -148,23 +162,16 @@ class _OneByOne(_Waves):
         laid_out = order.laid_out(0, order.waves, (costs.forward_s, order.forward), (costs.backward_s, order.backward))
         for wave, (forward_s, backward_s) in enumerate(laid_out):
             self.mark(wave)
-            if wave < order.total + order.pp - 1:
-                at, low, high = self.forward_window(wave)
-                self._move_on(low, high, self.forwards[at + low : at + high], forward_s)
-                if not low:
-                    self.wrap_forward(at)
-            if wave > order.turned - order.pp:
-                at, low, high = self.backward_window(wave)
-                self._move_on(low, high, self.gradients[at + low : at + high], backward_s)
-                if high == order.pp:
-                    self.wrap_gradient(wave)
-
-    def _move_on(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
-        """Ranks low..high-1, from the arrivals of their inputs to those of their outputs."""
-        clock = self.clock[low:high]
-        np.maximum(clock, arrives, out=clock)
-        np.add(clock, seconds[low:high], clock)
-        np.add(clock, self.hop_s, arrives)
+            window = self.forward_window(wave)
+            if window < self.total:
+                low, high = self.ranks(window)
+                self.move_on(low, high, self.forwards[window + low : window + high], forward_s)
+                self.wrap_forward(window)
+            window = self.backward_window(wave)
+            if window < self.total:
+                low, high = self.ranks(window)
+                self.move_on(low, high, self.gradients[window + low : window + high], backward_s)
+                self.wrap_gradient(window)
 
 
 class _SideBySide(_Waves):
@@ -179,58 +186,60 @@ class _SideBySide(_Waves):
 
     def run(self) -> None:
         """Leads; pairs beside the rest of the leads or the first backwards alone; backwards alone."""
-        order, first_pair = self.order, self.order.turned - self.order.pp + 1
-        last_pair = order.total + order.pp - 1
-        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first_pair, last_pair), self.forward)):
-            at, low, high = self.forward_window(wave)
-            self._lead(low, high, self.forwards[at + low : at + high], forward_s)
-            if not low:
-                self.wrap_forward(at)
-        parts = (self.forward, self.backward, self.pair, self.gradient, self.compute)
-        for wave, seconds in enumerate(order.laid_out(first_pair, last_pair, *parts), first_pair):
+        order, leads, pairs = self.order, self.order.turned - self.pp + 1, self.total + self.pp - 1
+        for wave, (forward_s,) in enumerate(order.laid_out(0, min(leads, pairs), self.forward)):
+            self._lead(self.forward_window(wave), 0, forward_s)
+        parts = (self.pair, self.forward, self.backward, self.gradient, self.compute)
+        for wave, seconds in enumerate(order.laid_out(leads, pairs, *parts), leads):
             self.mark(wave)
-            self._turn(wave, *seconds)
-        first_alone = max(first_pair, last_pair)
-        for wave, seconds in enumerate(
-            order.laid_out(first_alone, order.waves, self.gradient, self.compute), first_alone
-        ):
-            at, low, high = self.backward_window(wave)
-            self._alone(low, high, self.gradients[at + low : at + high], *seconds)
-            if high == order.pp:
-                self.wrap_gradient(wave)
+            self._turn(self.forward_window(wave), self.backward_window(wave), seconds)
+        leads = max(leads, pairs)
+        for wave, seconds in enumerate(order.laid_out(leads, order.waves, self.gradient, self.compute), leads):
+            self._alone(self.backward_window(wave), 0, *seconds)
 
-    def _lead(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
-        clock = self.clock[low:high]
-        np.maximum(clock, arrives, out=clock)
-        np.add(clock, seconds[low:high], clock)
-        np.add(clock, self.hop_s, arrives)
-
-    def _turn(self, wave: int, forward_s: F64, backward_s: F64, pair_s: F64, gradient_s: F64, compute_s: F64) -> None:
+    def _turn(self, window: int, back: int, seconds: tuple[F64, ...]) -> None:
         """The last ranks do pairs, those before them what there is: forwards of the lead, or backwards."""
-        at, low, high = self.forward_window(wave)
-        back_at, back_low, back_high = self.backward_window(wave)
-        pairs = min(high, back_high)
-        if high > pairs:
-            self._lead(pairs, high, self.forwards[at + pairs : at + high], forward_s)
-        if back_high > pairs:
-            self._alone(pairs, back_high, self.gradients[back_at + pairs : back_at + back_high], gradient_s, compute_s)
-        forwards, gradients = self.forwards[at : at + pairs], self.gradients[back_at : back_at + pairs]
-        clock = self.clock[:pairs]
-        np.add(clock, pair_s[:pairs], clock)
-        for arrives, seconds in ((forwards, forward_s), (gradients, backward_s)):
-            np.add(arrives, seconds[:pairs], arrives)
-            np.maximum(arrives, clock, out=arrives)
-        np.maximum(forwards, gradients, out=clock)
-        np.add(forwards, self.hop_s, forwards)
-        np.add(gradients, self.hop_s, gradients)
-        self.wrap_forward(at)
-        if back_high == self.order.pp:
-            self.wrap_gradient(wave)
+        pairs = min(self.pp, self.total - window, self.total - back)
+        self._pairs(self.forwards[window : window + pairs], self.gradients[back : back + pairs], seconds[:3])
+        if self.total - window > pairs < self.pp:
+            self._lead(window, pairs, seconds[1])
+        elif self.total - back > pairs < self.pp:
+            self._alone(back, pairs, *seconds[3:])
+        self.wrap_forward(window)
+        self.wrap_gradient(back)
 
-    def _alone(self, low: int, high: int, arrives: F64, gradient_s: F64, compute_s: F64) -> None:
-        clock = self.clock[low:high]
+    def _pairs(self, forwards: F64, gradients: F64, seconds: tuple[F64, ...]) -> None:
+        pairs, clock, (pair_s, forward_s, backward_s) = len(forwards), self.clock, seconds
+        if pairs < self.pp:
+            clock, pair_s, forward_s, backward_s = clock[:pairs], pair_s[:pairs], forward_s[:pairs], backward_s[:pairs]
+        np.add(clock, pair_s, clock)
+        np.add(forwards, forward_s, forwards)
+        np.maximum(forwards, clock, out=forwards)
+        np.add(gradients, backward_s, gradients)
+        np.maximum(gradients, clock, out=gradients)
+        np.maximum(forwards, gradients, out=clock)
+        if self.sends:
+            np.add(forwards, self.hop_s[:pairs], forwards)
+            np.add(gradients, self.hop_s[:pairs], gradients)
+
+    def _lead(self, window: int, least: int, seconds: F64) -> None:
+        """Forwards of the ranks from `least` on."""
+        low, high = self.ranks(window)
+        low = max(low, least)
+        self.move_on(low, high, self.forwards[window + low : window + high], seconds)
+        if not least:
+            self.wrap_forward(window)
+
+    def _alone(self, window: int, least: int, gradient_s: F64, compute_s: F64) -> None:
+        """Backwards of the ranks from `least` on."""
+        low, high = self.ranks(window)
+        low = max(low, least)
+        clock, arrives = self.clock[low:high], self.gradients[window + low : window + high]
         np.maximum(clock, arrives, out=clock)  # the gradient is there, and the rank free
         np.add(clock, gradient_s[low:high], arrives)
         np.add(clock, compute_s[low:high], clock)
         np.maximum(clock, arrives, out=clock)
-        np.add(arrives, self.hop_s, arrives)
+        if self.sends:
+            np.add(arrives, self.hop_s[low:high], arrives)
+        if not least:
+            self.wrap_gradient(window)

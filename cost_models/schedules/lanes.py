@@ -6,10 +6,12 @@ long as the longer of its two chains; a direction alone runs its all-to-alls and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -17,10 +19,11 @@ I64 = NDArray[np.int64]
 # Lanes that are equally full hold each other up: fitted, power and share, to the pace of 748 replayed pairs of random
 # strategies of six models on six machines (0.4% too short at the median without, 0.3% with; 1% of them 6% too short).
 BALANCED_LANES_FRAC = 1.0 / 16.0
+TINY_S = float(np.finfo(float).tiny)
 PIECES = 4  # the finest cut of the replay's lane orders, which it nearly always chooses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(eq=False)
 class Direction:
     """Seconds of one direction of each stage on each lane, [S, N]; `experts_s` is part of `compute_s`.
 
@@ -40,12 +43,12 @@ class Direction:
             intra_s=self.intra_s[:, at], send_s=self.send_s[:, at],
         )  # fmt: skip
 
-    @property
+    @cached_property
     def chain_s(self) -> F64:
         """One part after the other."""
         return self.compute_s + self.inter_s + self.intra_s + self.send_s
 
-    @property
+    @cached_property
     def alone_s(self) -> F64:
         """From the arrival of its input to its output with nothing beside it: all-to-alls and experts in pieces.
 
@@ -57,7 +60,7 @@ class Direction:
         return self.compute_s - e + np.maximum(between, np.maximum(inside, experts)) + self.send_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(eq=False)
 class LaneCosts:
     """Both directions of each stage, and what a backward has beside its chain."""
 
@@ -75,11 +78,11 @@ class LaneCosts:
             layers=self.layers[:, at] if self.layers.shape[1] > 1 else self.layers,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def backward_compute_s(self) -> F64:
         return self.backward.compute_s + self.again.compute_s + self.weight_s
 
-    @property
+    @cached_property
     def input_s(self) -> F64:
         """A backward for the input alone: its chain behind one layer's recompute, or its fullest lane."""
         b, again = self.backward, self.again
@@ -87,7 +90,7 @@ class LaneCosts:
         lanes = np.maximum(b.inter_s + again.inter_s + b.send_s, b.intra_s + again.intra_s)
         return np.asarray(np.maximum(chain, np.maximum(lanes, b.compute_s + again.compute_s + b.send_s)))
 
-    @property
+    @cached_property
     def gradient_s(self) -> F64:
         """A whole backward alone until its gradient leaves: weight parts of all layers but the last go before it."""
         compute = self.backward_compute_s - self.weight_s / self.layers + self.backward.send_s
@@ -102,7 +105,7 @@ class LaneCosts:
             f.intra_s[forward] + (b.intra_s + again.intra_s)[backward],
         )
         fullest = np.maximum(lanes[0], np.maximum(lanes[1], lanes[2]))
-        any_s = np.maximum(fullest, np.finfo(float).tiny)  # a stage may be empty
+        any_s = np.maximum(fullest, TINY_S)  # a stage may be empty
         held_up = sum(_twelfth_power(lane / any_s) for lane in lanes) - 1.0
         chains = np.maximum(f.alone_s[forward], self.input_s[backward])
         return np.asarray(np.maximum(fullest * (1.0 + BALANCED_LANES_FRAC * held_up), chains))

@@ -11,7 +11,7 @@ Axes: any that broadcast together; N strategies, P ranks, S virtual stages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -69,9 +69,10 @@ def rank_seconds(schedule: Schedule, c: PipelineCosts) -> RankSeconds:
     if not schedule.grouped:
         return overlapped
     few = c.micro_batches < c.pp  # priced one after the other
-    return RankSeconds(
-        **{name: np.where(few, getattr(serial, name), getattr(overlapped, name)) for name in RankSeconds.__slots__}
-    )
+    if not few.any():
+        return overlapped
+    names = (field.name for field in fields(RankSeconds))
+    return RankSeconds(**{name: np.where(few, getattr(serial, name), getattr(overlapped, name)) for name in names})
 
 
 def _serial(schedule: Schedule, c: PipelineCosts) -> RankSeconds:
@@ -122,6 +123,6 @@ class _Ranks:
 
     def before(self, seconds: F64) -> F64:
         """Over the stages before the first of each rank, and the hops between."""
-        past = np.concatenate([np.zeros_like(seconds[:1]), np.cumsum(seconds, axis=0)])
         first = self.stages[:, 0]
-        return np.asarray(past[first] + first[:, None] * self.hop_s)
+        way = seconds[: self.pp] + self.hop_s
+        return np.asarray((np.cumsum(way, axis=0) - way)[first])

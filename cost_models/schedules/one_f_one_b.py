@@ -53,23 +53,22 @@ def steady_paths(c: PipelineCosts, forward: F64, backward: F64) -> F64:
     follows the first micro-batch to the end and back (D), then m-w turns of F and B, and likewise at the end. Between
     neighbours q-1 and q a turn of C(q-1) + C(q) + 2t serves two micro-batches.
     """
-    p, m, hop = c.pp, c.micro_batches, c.p2p_s
+    m, hop = c.micro_batches, c.p2p_s
     both = forward + backward
-    before = np.zeros_like(m, dtype=np.float64)  # fill and drain: sum of F + B + 2t over the ranks before q
-    after = both.sum(0) + 2 * p * hop
-    best = np.zeros_like(before)
-    for q in range(p):
-        after = after - both[q] - 2 * hop
-        w = np.minimum(m - 1, p - 1 - q)
-        ends = np.maximum(w * forward[q], after) + np.maximum(w * backward[q], after)
-        best = np.maximum(best, before + (m - w) * both[q] + ends)
-        if q:
-            turn = both[q - 1] + both[q] + 2 * hop
-            turns, left = np.divmod(m - w - 1, 2)
-            pair = (1 + turns) * turn + left * np.maximum(both[q - 1], both[q])
-            best = np.maximum(best, before - both[q - 1] - 2 * hop + pair + ends)
-        before = before + both[q] + 2 * hop
-    return best
+    before, after = ends_of_way(both + 2 * hop)
+    w = np.minimum(m - 1, c.pp - 1 - np.arange(c.pp)[:, None])
+    ends = np.maximum(w * forward, after) + np.maximum(w * backward, after)
+    alone = before + (m - w) * both + ends
+    turns, left = (m - w[1:] - 1) >> 1, (m - w[1:] - 1) & 1
+    turn = both[:-1] + both[1:] + 2 * hop
+    pair = before[:-1] + (1 + turns) * turn + left * np.maximum(both[:-1], both[1:]) + ends[1:]
+    return np.asarray(np.maximum(alone.max(axis=0), pair.max(axis=0)))
+
+
+def ends_of_way(seconds: F64) -> tuple[F64, F64]:
+    """Sums of `seconds` [P, N] over the ranks before each, and over those after it."""
+    past = np.cumsum(seconds, axis=0)
+    return past - seconds, past[-1] - past
 
 
 ONE_F_ONE_B = Schedule(

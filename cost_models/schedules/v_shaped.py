@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.schedules.facts import F64, Chunks, PipelineCosts, Schedule, steady_limit
+from cost_models.schedules.one_f_one_b import ends_of_way
 from cost_models.schedules.program import F, I, Op, W, by_micro_batches, work_through
 
 
@@ -84,7 +85,7 @@ def zb_v_s(c: PipelineCosts) -> F64:
     """Seconds [N]: the order worked through; beyond 2p + 2 micro-batches the slowest rank sets the pace."""
     filled = 2 * c.pp + 2
     work = c.forward_s + c.input_s + c.weight_s
-    pace = (work[: c.pp] + work[::-1][: c.pp]).max(axis=0)
+    pace = (work[: c.pp] + _second(work)).max(axis=0)
     extra = np.maximum(c.micro_batches - filled, 0)
     short = replace(c, micro_batches=np.minimum(c.micro_batches, filled), group=np.zeros_like(c.group))
     return by_micro_batches(short, lambda own, m, g: work_through(zb_v_orders, own, m, g)) + extra * pace
@@ -100,33 +101,25 @@ def _v_shaped(limit: Callable[[int], int], ends: float, latency: float) -> Calla
     """
 
     def seconds(c: PipelineCosts) -> F64:
-        p, m, hop = c.pp, c.micro_batches, c.p2p_s
-        forward, backward = _suffix_sums(c.forward_s), _suffix_sums(c.input_s)
-        work = c.forward_s + c.input_s + c.weight_s
-        held = np.minimum(limit(p), 2 * m) - 1
-        fill, best = np.zeros_like(hop), np.zeros_like(hop)
-        for q in range(p):
-            second = 2 * p - 1 - q
-            hops = 2 * (p - 1) * hop  # from q to the last stage, and from there to `second`
-            out = forward[q + 1] + backward[second + 1] + hops
-            back = backward[q + 1] + forward[second + 1] + hops
-            waits = np.maximum(0.0, out - held * (c.forward_s[q] + c.forward_s[second]) / 2)
-            waits = waits + np.maximum(0.0, back - held * (c.input_s[q] + c.input_s[second]) / 2)
-            lives = forward[q] + backward[q] + forward[second] + backward[second] + 2 * hops
-            pace = np.maximum(work[q] + work[second], latency * lives / limit(p))
-            best = np.maximum(best, fill + ends * waits + m * pace)
-            fill = fill + c.forward_s[q] + hop
-        return best
+        p, hop = c.pp, c.p2p_s
+        (past, forward_after), (_, backward_after) = ends_of_way(c.forward_s), ends_of_way(c.input_s)
+        forward, backward = c.forward_s[:p] + _second(c.forward_s), c.input_s[:p] + _second(c.input_s)
+        hops = 2 * (p - 1) * hop  # from a rank to the last stage, and from there to its second
+        out = forward_after[:p] + _second(backward_after) + hops
+        back = backward_after[:p] + _second(forward_after) + hops
+        held = np.minimum(limit(p), 2 * c.micro_batches) - 1
+        waits = np.maximum(0.0, out - held * forward / 2) + np.maximum(0.0, back - held * backward / 2)
+        lives = out + back + forward + backward
+        pace = np.maximum(forward + backward + c.weight_s[:p] + _second(c.weight_s), latency * lives / limit(p))
+        fill = past[:p] + np.arange(p)[:, None] * hop
+        return np.asarray((fill + ends * waits + c.micro_batches * pace).max(axis=0))
 
     return seconds
 
 
-def _suffix_sums(costs: F64) -> F64:
-    """[S + 1, N]: row s sums the costs from stage s on."""
-    sums = np.zeros((len(costs) + 1, costs.shape[1]))
-    for stage in range(len(costs) - 1, -1, -1):
-        np.add(sums[stage + 1], costs[stage], out=sums[stage])
-    return sums
+def _second(costs: F64) -> F64:
+    """Of the second stage of each rank, [P, N]."""
+    return costs[: len(costs) // 2 - 1 : -1]
 
 
 ZB_V = Schedule(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cost_models.schedules.facts import F64, PipelineCosts, Schedule, steady_limit
-from cost_models.schedules.one_f_one_b import filled_or_worked_through, steady_paths
+from cost_models.schedules.one_f_one_b import ends_of_way, filled_or_worked_through, steady_paths
 from cost_models.schedules.program import F, I, Op, W
 
 
@@ -41,41 +41,30 @@ def _zero_bubble(depth: int, held_back: int) -> Callable[[PipelineCosts], F64]:
     """ZB orders with `depth` (p-1-q) warm-up forwards on rank q and `held_back` q weight parts for the end."""
 
     def seconds(c: PipelineCosts) -> F64:
-        p, m, hop = c.pp, c.micro_batches, c.p2p_s
-        both = c.forward_s + c.input_s
-        fill, drain = np.zeros_like(hop), np.zeros_like(hop)
-        after = both.sum(0) + 2 * p * hop
-        best = np.zeros_like(hop)
-        for q in range(p):
-            after = after - both[q] - 2 * hop
-            forward, backward, weight = c.forward_s[q], c.input_s[q], c.weight_s[q]
-            w, late = np.minimum(m - 1, depth * (p - 1 - q)), np.minimum(m, held_back * q + 1)
-            start = fill + np.maximum(0.0, after - w * forward)
-            whole = start + m * (both[q] + weight)
-            last_input = start + m * both[q] + (m - late) * weight + drain + c.weight_s[0]
-            return_trip = start + m * both[q] + np.maximum(0, m - w - late) * weight + drain
-            return_trip = return_trip + np.maximum(0.0, after - w * backward)
-            best = np.maximum(best, np.maximum(whole, np.maximum(last_input, return_trip)))
-            fill, drain = fill + forward + hop, drain + backward + hop
-        shallow = steady_paths(c, c.forward_s, c.input_s) if depth == 1 else _two_deep_paths(c)
-        return np.maximum(best, shallow + c.weight_s[0])
+        m, hop = c.micro_batches, c.p2p_s
+        forward, backward, weight = c.forward_s, c.input_s, c.weight_s
+        both, rank = forward + backward, np.arange(c.pp)[:, None]
+        (fill, _), (drain, _) = ends_of_way(forward + hop), ends_of_way(backward + hop)
+        _, after = ends_of_way(both + 2 * hop)
+        w, late = np.minimum(m - 1, depth * (c.pp - 1 - rank)), np.minimum(m, held_back * rank + 1)
+        start = fill + np.maximum(0.0, after - w * forward)
+        inputs = start + m * both
+        last_input = inputs + (m - late) * weight + drain + weight[0]
+        return_trip = inputs + np.maximum(0, m - w - late) * weight + drain + np.maximum(0.0, after - w * backward)
+        best = np.maximum(inputs + m * weight, np.maximum(last_input, return_trip)).max(axis=0)
+        shallow = steady_paths(c, forward, backward) if depth == 1 else _two_deep_paths(c)
+        return np.maximum(best, shallow + weight[0])
 
     return lambda c: filled_or_worked_through(c, seconds, h1_orders if depth == 1 else h2_orders)
 
 
 def _two_deep_paths(c: PipelineCosts) -> F64:
     """Longest path on one rank with 2(p-1-q) warm-up forwards; neighbours no longer hold each other up."""
-    p, m, hop = c.pp, c.micro_batches, c.p2p_s
-    both = c.forward_s + c.input_s
-    before, best = np.zeros_like(hop), np.zeros_like(hop)
-    after = both.sum(0) + 2 * p * hop
-    for q in range(p):
-        after = after - both[q] - 2 * hop
-        w = np.minimum(m - 1, 2 * (p - 1 - q))
-        ends = np.maximum(w * c.forward_s[q], after) + np.maximum(w * c.input_s[q], after)
-        best = np.maximum(best, before + (m - w) * both[q] + ends)
-        before = before + both[q] + 2 * hop
-    return best
+    m, both = c.micro_batches, c.forward_s + c.input_s
+    before, after = ends_of_way(both + 2 * c.p2p_s)
+    w = np.minimum(m - 1, 2 * (c.pp - 1 - np.arange(c.pp)[:, None]))
+    ends = np.maximum(w * c.forward_s, after) + np.maximum(w * c.input_s, after)
+    return np.asarray((before + (m - w) * both + ends).max(axis=0))
 
 
 ZB_H1 = Schedule(

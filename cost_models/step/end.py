@@ -78,13 +78,13 @@ def step_end(load: RankLoad, group: PricedBatch) -> StepEnd:
     """Gradient reduction, parameter gathering and the optimizer of every rank."""
     stack, dense, expert = group.case.workload.stack, load.dense_parameters, load.expert_parameters
     wires = _wires(group, dense, expert) if group.bases is None else group.once(_wires_of_bases)
-    reduce_s, gather_s, buckets = wires[:, 0], wires[:, 1], wires[:, 2]
+    reduce_s, gather_s, hides = wires[:, 0], wires[:, 1], wires[:, 2:]
     # The reduction uses the links that expert communication and P2P leave free.
     free_back = np.maximum(load.backward_s - load.busy_link_backward_s, 0.0)
     free_forward = np.maximum(load.forward_s - load.busy_link_forward_s, 0.0)
     hidden = group.once(_hides_reduction)[:, None]
-    exposed_reduce = np.where(hidden, exposed_s(reduce_s, free_back, buckets, group), reduce_s)
-    exposed_gather = exposed_s(gather_s, free_forward, buckets, group) if stack.overlap_param_gather else gather_s
+    exposed_reduce = np.where(hidden, exposed_s(reduce_s, free_back, hides), reduce_s)
+    exposed_gather = exposed_s(gather_s, free_forward, hides) if stack.overlap_param_gather else gather_s
     exposed = exposed_reduce + exposed_gather
     return StepEnd(
         grad_reduce_s=reduce_s,
@@ -125,26 +125,29 @@ def _optimizer_ends_of_bases_s(own: PricedBatch) -> F64:
     return _optimizer_ends_s(own, *own.worked_out(parameters_by_rank).transpose(1, 0, 2))
 
 
-def exposed_s(wire_s: F64, computing_s: F64, buckets: F64, group: PricedBatch) -> F64:
+def exposed_s(wire_s: F64, computing_s: F64, hiding: F64) -> F64:
     """Of ``wire_s`` [N, P], what outlasts the computing of one micro-batch through all chunks that it runs under, [N, P].
 
     Buckets are reduced as their layers' last backward ends (gathered as their first forward begins): the last bucket is
     exposed. Interleaved, a rank works on ``p`` micro-batches of a chunk before the next, so that all chunks but the last one
     have those to hide under, and the last one, of ``1 / v`` of the bytes, its own pass through one micro-batch.
+    ``hiding``: see the function, [N, 4, P].
     """
-    chunks, ahead = group.once(_chunks_and_ahead).T[:, :, None]
-    own = computing_s * ((1.0 - 1.0 / np.maximum(buckets / chunks, 1.0)) / chunks)
-    last = np.maximum(wire_s / chunks - own, wire_s / np.maximum(buckets, chunks))
-    return np.asarray(np.maximum(wire_s - ahead * computing_s - own, last))
+    own, ahead, last_chunk, last_bucket = (hiding[:, i] for i in range(4))
+    under_own = own * computing_s
+    last = np.maximum(last_chunk * wire_s - under_own, last_bucket * wire_s)
+    return np.asarray(np.maximum(wire_s - ahead * computing_s - under_own, last))
 
 
-def _chunks_and_ahead(own: PricedBatch) -> F64:
-    """Parts in which a rank's parameters are reduced, and passes through one micro-batch under which all but the last of
-    them hide, [N, 2]."""
-    looped = own.batch.schedule == SCHEDULE_CODE["interleaved"]
-    chunks = np.where(looped, own.batch.vpp, 1).astype(float)
-    passes = np.minimum(own.micro_batch_group, own.micro_batches)
-    return np.stack([chunks, passes * (chunks - 1.0) / chunks], axis=1)
+def hiding(buckets: F64, group: PricedBatch) -> F64:
+    """For ``buckets`` [N, P]: the part of a micro-batch's computing that the last chunk hides under, passes through it that
+    the chunks before hide under, and the last chunk and the last bucket as parts of the wire, [N, 4, P]."""
+    looped = group.batch.schedule == SCHEDULE_CODE["interleaved"]
+    chunks = np.where(looped, group.batch.vpp, 1).astype(float)[:, None]
+    passes = np.minimum(group.micro_batch_group, group.micro_batches)[:, None]
+    own = (1.0 - 1.0 / np.maximum(buckets / chunks, 1.0)) / chunks
+    parts = (own, passes * (chunks - 1.0) / chunks, 1.0 / chunks, 1.0 / np.maximum(buckets, chunks))
+    return np.stack([np.broadcast_to(part, buckets.shape) for part in parts], axis=1)
 
 
 def beside_the_pipeline_s(end: StepEnd, load: RankLoad, group: PricedBatch) -> F64:
@@ -180,7 +183,7 @@ def overlaps_grad_reduce(batch: StrategyBatch, stack: SoftwareStack) -> Bool:
 
 
 def _wires(group: PricedBatch, dense: F64, expert: F64) -> F64:
-    """Seconds of gradient reduction and of parameter gathering, and buckets, [N, 3, P].
+    """Seconds of gradient reduction and of parameter gathering, and how they hide, [N, 6, P].
 
     Reduce-scatter and all-gather under a distributed optimizer, all-reduce without one; experts over expert DP. What is
     gathered and scattered for each use is priced with the stages."""
@@ -203,7 +206,8 @@ def _wires(group: PricedBatch, dense: F64, expert: F64) -> F64:
         gather_s += on.column().seconds(count * (workload.gather_bytes or workload.weight_bytes))
     apart = group.shards_each_use[:, None]
     buckets = np.maximum((dense + expert) * workload.grad_reduce_bytes / BUCKET_BYTES, 1.0)
-    return np.stack([np.where(apart, 0.0, reduce_s), np.where(apart, 0.0, gather_s), buckets], axis=1)
+    wires = np.stack([np.where(apart, 0.0, reduce_s), np.where(apart, 0.0, gather_s)], axis=1)
+    return np.concatenate([wires, hiding(buckets, group)], axis=1)
 
 
 def terms(ring: RingTerms) -> tuple[F64, F64, F64]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from cost_models.communication import members, ring_s
 from cost_models.inputs import HardwareProfile
-from cost_models.step.group import FULL, PricedBatch, shards_each_use
+from cost_models.step.group import FULL, PricedBatch
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
 
@@ -36,10 +36,10 @@ class _Wire:
 def gather_parameters(costs: StageCosts, group: PricedBatch) -> tuple[StageCosts, Taken]:
     """Adds parameter gathers and gradient scatters to the stages of the strategies that shard parameters."""
     batch, workload = group.batch, group.case.workload
-    sharded = shards_each_use(batch, workload)
+    sharded = group.shards_each_use
     if not sharded.any():
         return costs, Taken(cause="dp_comm", before=costs, after=costs)
-    wire = _Wire(*group.once(_wires).transpose(1, 0, 2))
+    wire = _Wire(*group.once(_wires_of_sharded).transpose(1, 0, 2))
     layers = np.maximum(group.geometry.layers, 1.0)
     again = (batch.zero_stage >= 3).astype(float)[:, None]  # gathers of the backward pass
     slow = group.case.hardware.overheads.overlap_slowdown_frac
@@ -67,6 +67,14 @@ def gather_parameters(costs: StageCosts, group: PricedBatch) -> tuple[StageCosts
 def _beside(compute_s: F64, wire_s: F64, slowdown_frac: float) -> F64:
     """Computing with a collective beside it: slowed while both run, and never shorter than the collective."""
     return np.maximum(compute_s + slowdown_frac * np.minimum(wire_s, compute_s), wire_s)
+
+
+def _wires_of_sharded(group: PricedBatch) -> F64:
+    """``_wires``, nought where nothing is gathered for each use."""
+    rows = np.flatnonzero(group.shards_each_use)
+    out = np.zeros((len(group.batch), 4, group.geometry.counts.shape[2]))
+    out[rows] = _wires(group.take(rows))
+    return out
 
 
 def _wires(group: PricedBatch) -> F64:

@@ -10,7 +10,7 @@ import pytest
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile, SoftwareStack, Workload
 from cost_models.step import evaluate
-from cost_models.step.end import HOST_ADAM_BYTES, exposed_s, optimizer_s
+from cost_models.step.end import HOST_ADAM_BYTES, exposed_s, hiding, optimizer_s
 from cost_models.step.group import PricedGroup, price_table, priced_groups
 from tests.cost_models.helpers import gpt, machine, strategy, workload
 
@@ -24,8 +24,8 @@ def group(load: Workload | None = None, hardware: HardwareProfile | None = None,
 
 
 def exposed(wire: float, computing: float, buckets: float, priced: PricedGroup) -> float:
-    one = [np.array([[value]]) for value in (wire, computing, buckets)]
-    return float(exposed_s(*one, priced)[0, 0])
+    wire_s, computing_s, count = (np.array([[value]]) for value in (wire, computing, buckets))
+    return float(exposed_s(wire_s, computing_s, hiding(count, priced))[0, 0])
 
 
 def test_the_last_bucket_is_exposed() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -99,5 +101,5 @@ def test_ranks_may_be_any_of_them() -> None:
     record = SCHEDULE_TABLE["interleaved"]
     whole = least_pipeline_s(record, rank_seconds(record, c), c.micro_batches)
     ranks = rank_seconds(record, c)
-    two = RankSeconds(**{name: getattr(ranks, name)[[0, -1]].T for name in RankSeconds.__slots__})
+    two = RankSeconds(**{field.name: getattr(ranks, field.name)[[0, -1]].T for field in fields(RankSeconds)})
     assert (least_pipeline_s(record, two, c.micro_batches[:, None]) == whole[[0, -1]].T).all()
