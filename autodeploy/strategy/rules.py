@@ -5,6 +5,8 @@ A new rule: a ``Rule`` in one of the five tables, and an example of it in the ru
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from autodeploy.errors import InputError
@@ -42,12 +44,17 @@ def check(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
     codes = np.zeros(np.broadcast_shapes(batch.tp.shape, batch.recompute.shape), dtype=np.int64)
-    for rule in among:
-        if rule.holds_for(backend) and (soft or not rule.soft):
-            broken = rule.broken(case)
-            if np.any(broken):
-                codes[(codes == OK) & broken] = _CODE[rule.name]
+    for code, rule in _asked(backend, soft, among):
+        broken = np.asarray(rule.broken(case))
+        if broken.any():
+            codes[(codes == OK) & broken] = code
     return codes
+
+
+@lru_cache(maxsize=64)
+def _asked(backend: str, soft: bool, among: tuple[Rule, ...]) -> tuple[tuple[int, Rule], ...]:
+    """The rules that hold for a back end, with their codes."""
+    return tuple((_CODE[rule.name], rule) for rule in among if rule.holds_for(backend) and (soft or not rule.soft))
 
 
 def rule_of(code: int) -> Rule | None:
