@@ -5,6 +5,8 @@ A new rule: a ``Rule`` in one of the five tables, and an example of it in the ru
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from autodeploy.errors import InputError
@@ -19,6 +21,7 @@ from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import I64, Bool, StrategyBatch
 
 RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES + MINDSPEED_RULES + TORCHTITAN_RULES
+OPTION_RULES = RULES[len(WORLD_RULES) :]
 RELIEF_RULES = tuple(rule for rule in RULES if rule.relief)
 OK = 0
 _CODE = {rule.name: code for code, rule in enumerate(RULES, start=1)}
@@ -41,12 +44,17 @@ def check(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
     codes = np.zeros(np.broadcast_shapes(batch.tp.shape, batch.recompute.shape), dtype=np.int64)
-    for rule in among:
-        if rule.holds_for(backend) and (soft or not rule.soft):
-            broken = rule.broken(case)
-            if np.any(broken):
-                codes[(codes == OK) & broken] = _CODE[rule.name]
+    for code, rule in _asked(backend, soft, among):
+        broken = np.asarray(rule.broken(case))
+        if broken.any():
+            codes[(codes == OK) & broken] = code
     return codes
+
+
+@lru_cache(maxsize=64)
+def _asked(backend: str, soft: bool, among: tuple[Rule, ...]) -> tuple[tuple[int, Rule], ...]:
+    """The rules that hold for a back end, with their codes."""
+    return tuple((_CODE[rule.name], rule) for rule in among if rule.holds_for(backend) and (soft or not rule.soft))
 
 
 def rule_of(code: int) -> Rule | None:

@@ -16,9 +16,11 @@ def _dispatcher_is(case: Proposal, name: str) -> Bool:
 
 
 def _zero(case: Proposal) -> Bool:
-    flat = ~np.isin(case.batch.zero_stage, case.backend.zero_stages)
-    piped = ~np.isin(case.batch.zero_stage, case.backend.zero_stages_pipelined)
-    return np.where(case.batch.pp > 1, piped, flat)
+    def lacks(stages: tuple[int, ...]) -> Bool:
+        return np.all([case.batch.zero_stage != stage for stage in stages], axis=0)
+
+    flat, piped = case.backend.zero_stages, case.backend.zero_stages_pipelined
+    return lacks(flat) if flat == piped else np.where(case.batch.pp > 1, lacks(piped), lacks(flat))
 
 
 def _dispatcher(case: Proposal) -> Bool:
