@@ -20,9 +20,7 @@ from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
-LAID_OUT = (
-    1 << 15
-)  # costs that are put in the order of the waves at a time: all of a few strategies, a few waves of many
+LAID_OUT = 1 << 15  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ def interleaved_s(costs: ChunkCosts, order: Program) -> tuple[F64, F64]:
 
 class _Waves:
     """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next; gradients from
-    the end of the order. A wave's window of either starts at the last rank's place, with ranks that do nothing outside."""
+    the end of the order. A wave's window of either starts at the last rank's place; ranks outside do nothing."""
 
     def __init__(self, hop_s: F64, order: Program) -> None:
         self.order, self.pp, self.total = order, order.pp, order.total
@@ -111,43 +109,29 @@ class _Waves:
         self.forwards, self.gradients = np.zeros((order.total, len(hop_s))), np.zeros((order.total, len(hop_s)))
         self.round_s = np.zeros(len(hop_s))
 
-    def forward_window(self, wave: int) -> int:
-        return wave - self.pp + 1
+    def mark(self) -> None:
+        self.round_s = self.clock[-1] - self.round_s
 
-    def backward_window(self, wave: int) -> int:
-        return self.order.waves - self.pp - wave
-
-    def ranks(self, window: int) -> tuple[int, int]:
-        """Low and high of those that have a place in it."""
-        return max(0, -window), min(self.pp, self.total - window)
-
-    def mark(self, wave: int) -> None:
-        if wave in self.order.round_waves:
-            self.round_s = self.clock[-1] - self.round_s
-
-    def move_on(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
-        """Ranks low..high-1 do one operation: from the arrivals of their inputs to those of their outputs."""
-        clock, hop_s = self.clock, self.hop_s
+    def move_on(self, places: F64, window: int, seconds: F64, least: int = 0) -> None:
+        """Ranks from `least` on do one operation: from the arrivals of their inputs to those of their outputs."""
+        low, high = max(least, -window), min(self.pp, self.total - window)
+        clock, hop_s, arrives = self.clock, self.hop_s, places[window + low : window + high]
         if high - low < self.pp:
             clock, seconds, hop_s = clock[low:high], seconds[low:high], hop_s[low:high]
         np.maximum(clock, arrives, out=clock)
         np.add(clock, seconds, clock)
         np.add(clock, hop_s, arrives)
 
-    def wrap_forward(self, window: int) -> None:
-        """From the last rank to the first, a chunk later."""
-        if window >= 0:
-            place = self.order.next_chunk[window]
-            if place:
-                self.forwards[place] = self.forwards[window]
-
-    def wrap_gradient(self, window: int) -> None:
-        """From the first rank to the last, a chunk earlier."""
-        turn = self.total - self.pp - window
+    def wrap(self, place: int, turn: int) -> None:
+        """Of the last rank's forward the output to the first, a chunk later; of the first's backward to the last."""
+        if 0 <= place < self.total:
+            later = self.order.next_chunk[place]
+            if later:
+                self.forwards[later] = self.forwards[place]
         if turn >= 0:
-            place = self.order.next_chunk[turn]
-            if place:
-                self.gradients[-1 - place] = self.gradients[-1 - turn]
+            later = self.order.next_chunk[turn]
+            if later:
+                self.gradients[-1 - later] = self.gradients[-1 - turn]
 
 
 class _OneByOne(_Waves):
@@ -155,23 +139,20 @@ class _OneByOne(_Waves):
 
     def __init__(self, costs: ChunkCosts, order: Program) -> None:
         super().__init__(costs.p2p_s, order)
-        self.costs = costs
+        self.costs = ((costs.forward_s, order.forward), (costs.backward_s, order.backward))
 
     def run(self) -> None:
-        order, costs = self.order, self.costs
-        laid_out = order.laid_out(0, order.waves, (costs.forward_s, order.forward), (costs.backward_s, order.backward))
-        for wave, (forward_s, backward_s) in enumerate(laid_out):
-            self.mark(wave)
-            window = self.forward_window(wave)
-            if window < self.total:
-                low, high = self.ranks(window)
-                self.move_on(low, high, self.forwards[window + low : window + high], forward_s)
-                self.wrap_forward(window)
-            window = self.backward_window(wave)
-            if window < self.total:
-                low, high = self.ranks(window)
-                self.move_on(low, high, self.gradients[window + low : window + high], backward_s)
-                self.wrap_gradient(window)
+        order, total = self.order, self.total
+        window, back = 1 - self.pp, order.waves - self.pp
+        for wave, (forward_s, backward_s) in enumerate(order.laid_out(0, order.waves, *self.costs)):
+            if wave in order.round_waves:
+                self.mark()
+            if window < total:
+                self.move_on(self.forwards, window, forward_s)
+            if back < total:
+                self.move_on(self.gradients, back, backward_s)
+            self.wrap(window, wave - order.turned)
+            window, back = window + 1, back - 1
 
 
 class _SideBySide(_Waves):
@@ -180,38 +161,44 @@ class _SideBySide(_Waves):
 
     def __init__(self, costs: ChunkCosts, lanes: LaneCosts, order: Program) -> None:
         super().__init__(costs.p2p_s, order)
-        self.pair = (lanes.pair_s(*order.paired), order.pair)
         self.forward, self.backward = (lanes.forward.alone_s, order.forward), (lanes.backward.alone_s, order.backward)
-        self.gradient, self.compute = (lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward)
+        self.pair = ((lanes.pair_s(*order.paired), order.pair), self.forward, self.backward)
+        self.alone = ((lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward))
 
     def run(self) -> None:
-        """Leads; pairs beside the rest of the leads or the first backwards alone; backwards alone."""
-        order, leads, pairs = self.order, self.order.turned - self.pp + 1, self.total + self.pp - 1
-        for wave, (forward_s,) in enumerate(order.laid_out(0, min(leads, pairs), self.forward)):
-            self._lead(self.forward_window(wave), 0, forward_s)
-        parts = (self.pair, self.forward, self.backward, self.gradient, self.compute)
-        for wave, seconds in enumerate(order.laid_out(leads, pairs, *parts), leads):
-            self.mark(wave)
-            self._turn(self.forward_window(wave), self.backward_window(wave), seconds)
-        leads = max(leads, pairs)
-        for wave, seconds in enumerate(order.laid_out(leads, order.waves, self.gradient, self.compute), leads):
-            self._alone(self.backward_window(wave), 0, *seconds)
+        """Leads; then the last ranks do pairs, those before them the rest of the lead, or their backwards; and these."""
+        order, first, last = self.order, self.order.turned - self.pp + 1, self.total + self.pp - 1
+        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first, last), self.forward)):
+            self.move_on(self.forwards, wave - self.pp + 1, forward_s)
+            self.wrap(wave - self.pp + 1, -1)
+        self._turns(first, last)
+        alone = max(first, last)
+        for wave, (gradient_s, compute_s) in enumerate(order.laid_out(alone, order.waves, *self.alone), alone):
+            self._go_back(order.waves - self.pp - wave, gradient_s, compute_s)
+            self.wrap(self.total, wave - order.turned)
 
-    def _turn(self, window: int, back: int, seconds: tuple[F64, ...]) -> None:
-        """The last ranks do pairs, those before them what there is: forwards of the lead, or backwards."""
-        pairs = min(self.pp, self.total - window, self.total - back)
-        self._pairs(self.forwards[window : window + pairs], self.gradients[back : back + pairs], seconds[:3])
-        if self.total - window > pairs < self.pp:
-            self._lead(window, pairs, seconds[1])
-        elif self.total - back > pairs < self.pp:
-            self._alone(back, pairs, *seconds[3:])
-        self.wrap_forward(window)
-        self.wrap_gradient(back)
+    def _turns(self, first: int, last: int) -> None:
+        order, pp, total = self.order, self.pp, self.total
+        window, back = first - pp + 1, order.waves - pp - first
+        for wave, (*own_s, gradient_s, compute_s) in enumerate(
+            order.laid_out(first, last, *self.pair, *self.alone), first
+        ):
+            if wave in order.round_waves:
+                self.mark()
+            pairs = min(pp, total - window, total - back)
+            self._pair(pairs, self.forwards[window : window + pairs], self.gradients[back : back + pairs], own_s)
+            if pairs < pp and total - window > pairs:
+                self.move_on(self.forwards, window, own_s[1], least=pairs)
+            elif pairs < pp and total - back > pairs:
+                self._go_back(back, gradient_s, compute_s, least=pairs)
+            self.wrap(window, wave - order.turned)
+            window, back = window + 1, back - 1
 
-    def _pairs(self, forwards: F64, gradients: F64, seconds: tuple[F64, ...]) -> None:
-        pairs, clock, (pair_s, forward_s, backward_s) = len(forwards), self.clock, seconds
+    def _pair(self, pairs: int, forwards: F64, gradients: F64, seconds: list[F64]) -> None:
+        clock, hop_s, (pair_s, forward_s, backward_s) = self.clock, self.hop_s, seconds
         if pairs < self.pp:
-            clock, pair_s, forward_s, backward_s = clock[:pairs], pair_s[:pairs], forward_s[:pairs], backward_s[:pairs]
+            clock, hop_s, pair_s = clock[:pairs], hop_s[:pairs], pair_s[:pairs]
+            forward_s, backward_s = forward_s[:pairs], backward_s[:pairs]
         np.add(clock, pair_s, clock)
         np.add(forwards, forward_s, forwards)
         np.maximum(forwards, clock, out=forwards)
@@ -219,21 +206,12 @@ class _SideBySide(_Waves):
         np.maximum(gradients, clock, out=gradients)
         np.maximum(forwards, gradients, out=clock)
         if self.sends:
-            np.add(forwards, self.hop_s[:pairs], forwards)
-            np.add(gradients, self.hop_s[:pairs], gradients)
+            np.add(forwards, hop_s, forwards)
+            np.add(gradients, hop_s, gradients)
 
-    def _lead(self, window: int, least: int, seconds: F64) -> None:
-        """Forwards of the ranks from `least` on."""
-        low, high = self.ranks(window)
-        low = max(low, least)
-        self.move_on(low, high, self.forwards[window + low : window + high], seconds)
-        if not least:
-            self.wrap_forward(window)
-
-    def _alone(self, window: int, least: int, gradient_s: F64, compute_s: F64) -> None:
-        """Backwards of the ranks from `least` on."""
-        low, high = self.ranks(window)
-        low = max(low, least)
+    def _go_back(self, window: int, gradient_s: F64, compute_s: F64, least: int = 0) -> None:
+        """Backwards alone of the ranks from `least` on."""
+        low, high = max(least, -window), min(self.pp, self.total - window)
         clock, arrives = self.clock[low:high], self.gradients[window + low : window + high]
         np.maximum(clock, arrives, out=clock)  # the gradient is there, and the rank free
         np.add(clock, gradient_s[low:high], arrives)
@@ -241,5 +219,3 @@ class _SideBySide(_Waves):
         np.maximum(clock, arrives, out=clock)
         if self.sends:
             np.add(arrives, self.hop_s[low:high], arrives)
-        if not least:
-            self.wrap_gradient(window)
