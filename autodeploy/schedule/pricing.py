@@ -17,6 +17,7 @@ Bool = NDArray[np.bool_]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 ABSENT = -np.inf
+WIDEST = 32  # waits of a node, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,7 +73,11 @@ def transfer_matrices(templates: Sequence[Template], costs: SlotCosts, inputs: S
     nodes = _Nodes(templates, inputs)
     cells = costs.at[nodes.slot, nodes.stream] + nodes.cell
     ends = nodes.ends_s(costs.seconds_of(cells, nodes.pieces, nodes.paired))
-    return np.maximum.reduce(ends.take(nodes.exits, axis=1), axis=2)
+    matrix = ends.take(nodes.exits[0], axis=1)
+    for later in nodes.exits[1:]:
+        outputs, slots = np.nonzero(later != nodes.never)
+        matrix[:, outputs, slots] = np.maximum(matrix[:, outputs, slots], ends[:, later[outputs, slots]])
+    return matrix
 
 
 class _Nodes:
@@ -89,11 +94,11 @@ class _Nodes:
         first = np.cumsum(sizes[which]) - sizes[which]  # of each slot, among the nodes in order of slots
         slot = np.repeat(np.arange(len(which)), sizes[which])
         node = np.arange(len(slot)) + ((np.cumsum(sizes) - sizes)[which] - first)[slot]
-        level = np.concatenate([nodes.level for nodes in found])[node]
-        order = np.argsort(level.astype(np.int16), kind="stable")  # sorted by radix
+        level, count = (np.concatenate([getattr(nodes, name) for nodes in found])[node] for name in ("level", "count"))
+        order = np.argsort((level * WIDEST - count).astype(np.int16), kind="stable")  # sorted by radix
         self.slot, node = slot[order], node[order]
-        self.stream, self.cell, self.pieces, count = (
-            np.concatenate([getattr(nodes, name) for nodes in found])[node] for name in ("stream", "cell", "pieces", "count")
+        self.stream, self.cell, self.pieces = (
+            np.concatenate([getattr(nodes, name) for nodes in found])[node] for name in ("stream", "cell", "pieces")
         )
         self.paired = np.array([len(template.exits) == 2 for template in number])[which][self.slot]
         row_of = np.full(FIRST_NODE + len(order), len(inputs))
@@ -102,20 +107,27 @@ class _Nodes:
         waits = _joined([nodes.waits for nodes in found])[node]
         self.waits = np.ascontiguousarray(row_of[_moved(waits, first[self.slot, None])].T)
         exits = _joined([nodes.exits[list(inputs)] for nodes in found]).reshape(len(found), len(inputs), -1)[which]
-        self.exits = np.moveaxis(row_of[_moved(exits, first[:, None, None])], 0, 2)  # [D, X, I]
-        self.inputs = len(inputs)
+        self.exits = row_of[_moved(exits, first[:, None, None])].transpose(2, 1, 0)  # [X, D, I]
+        self.inputs = self.never = len(inputs)
+        # First node of each level, and of those of it that wait for more than w others the end: they come first.
         self.bounds = np.concatenate([[0], np.cumsum(np.bincount(level))])
-        self.widths = np.maximum.reduceat(count, self.bounds[:-1]) if len(count) else count
+        more = [np.bincount(level[count > w], minlength=len(self.bounds) - 1) for w in range(1, waits.shape[1])]
+        self.ends = np.transpose([self.bounds[:-1] + m for m in more])
 
     def ends_s(self, durations_s: F64) -> F64:
         """When each row ends, from each input, [D, rows, N]."""
         count, scenarios = durations_s.shape
         first = self.inputs + 1
-        ends = np.full((self.inputs, first + count, scenarios), ABSENT)
+        ends = np.empty((self.inputs, first + count, scenarios))
+        ends[:, :first] = ABSENT
         ends[np.arange(self.inputs), np.arange(self.inputs)] = 0.0
         bounds = self.bounds.tolist()
-        for low, high, width in zip(bounds, bounds[1:], self.widths.tolist(), strict=False):
-            start = np.maximum.reduce(ends.take(self.waits[:width, low:high], axis=1), axis=1)
+        for low, high, more in zip(bounds, bounds[1:], self.ends.tolist(), strict=False):
+            start = ends.take(self.waits[0, low:high], axis=1)
+            for waits, end in zip(self.waits[1:], more, strict=True):
+                if end > low:
+                    two = start[:, : end - low]
+                    np.maximum(two, ends.take(waits[low:end], axis=1), out=two)
             np.add(start, durations_s[low:high], out=ends[:, first + low : first + high])
         return ends
 

@@ -21,7 +21,7 @@ LANES = 3
 INPUTS = LANES + 2  # compute, intra, inter clocks; arrivals of stream 0 and stream 1
 NEVER = INPUTS  # row of what nothing waits for
 FIRST_NODE = INPUTS + 1
-WAITS, EXITS = 6, 3  # columns that the arrays of a template have
+WAITS, EXITS = 2, 2  # columns that the arrays of a template have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
