@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.schedule.templates import FIRST_NODE, LANES, NEVER, Template
+from autodeploy.schedule.templates import FIRST_NODE, NEVER, Template
 
 Bool = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -48,15 +48,6 @@ class SlotCosts:
         if self.pair_scale is not None:
             whole = np.where(paired[..., None], whole * self.pair_scale, whole)
         return np.asarray(whole)
-
-    def busy_s(self, templates: Sequence[Template]) -> F64:
-        """Seconds that each slot keeps each lane, [I, lanes, N]."""
-        busy = np.zeros((len(templates), LANES, self.seconds.shape[-1]))
-        for template, slots in by_template(templates):
-            durations = self.durations_s(template, slots)
-            for lane in range(LANES):
-                busy[slots, lane] = durations[:, template.arrays.lane == lane].sum(axis=1)
-        return busy
 
 
 def by_template(templates: Sequence[Template]) -> list[tuple[Template, I64]]:

@@ -12,6 +12,9 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from autodeploy.schedule.operations import B, F, I, W
 
 COMPUTE, INTRA, INTER = 0, 1, 2
@@ -64,6 +67,19 @@ IS_EP = tuple("INTER" in k.name or "INTRA" in k.name for k in Segment)
 SENDS = (Segment.SEND_F, Segment.SEND_B)
 MOE_SEGMENTS = frozenset(k for k in Segment if "ATTENTION" not in k.name and "SEND" not in k.name)
 
+
+def _lanes_of_kinds() -> NDArray[np.float64]:
+    """[kinds, lanes, segments]: 1 where an operation of a kind has a segment, and on which lane."""
+    lanes = np.zeros((4, len(LANE_NAMES), SEGMENTS))
+    weights, again = (Segment.EXPERTS_W, Segment.ATTENTION_W), (*RECOMPUTE_CHAIN, *BACKWARD_CHAIN, Segment.SEND_B)
+    has = {F: (*FORWARD_CHAIN, Segment.SEND_F), B: (*again, *weights), I: again, W: weights}
+    for kind, segments in has.items():
+        for segment in segments:
+            lanes[kind, LANE_OF[segment], segment] = 1.0
+    return lanes
+
+
+LANES_OF_KINDS = _lanes_of_kinds()
 Structure = tuple[int, ...]  # of a stage: for each layer a bit mask of the segments it has
 
 

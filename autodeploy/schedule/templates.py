@@ -57,6 +57,10 @@ class Template:
         """Inputs that the slot reads or changes."""
         return frozenset({*self.queue, *(LANES + stream for stream in range(len(self.exits)))})
 
+    def cut_nodes(self) -> I64:
+        """How many nodes of each lane are parts of one, [lanes]."""
+        return np.bincount(self.arrays.lane[self.arrays.pieces > 1], minlength=LANES)
+
     @cached_property
     def arrays(self) -> NodeArrays:
         waits, level = _needed_waits(self)

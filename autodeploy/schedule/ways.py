@@ -90,7 +90,7 @@ def _different(work: Work, names: list[str]) -> tuple[str, ...]:
     """The first of those that order all slots of a request alike."""
     found: dict[tuple[Template, ...], str] = {}
     for name in names:
-        found.setdefault(tuple(work.templates(work.slots, name)), name)
+        found.setdefault(tuple(work.templates(name)), name)
     return tuple(found.values())
 
 
@@ -115,10 +115,7 @@ def _chunks(jobs: list[_Job]) -> list[list[_Job]]:
 def _replayed(jobs: list[_Job]) -> list[list[Chosen]]:
     """The fastest way of each scenario of some jobs of as many scenarios and entries."""
     templates = [
-        template
-        for k in range(len(jobs[0].entries))
-        for job in jobs
-        for template in job.work.templates(job.work.slots, job.entries[k])
+        template for k in range(len(jobs[0].entries)) for job in jobs for template in job.work.templates(job.entries[k])
     ]
     inputs = sorted(frozenset().union(*(template.uses for template in templates)))
     matrix = _matrices(jobs, templates, inputs)
