@@ -11,6 +11,7 @@ raises ``InputError`` with the command line's one line. Nothing heavy is importe
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -204,9 +205,24 @@ def _case(model: str | Path | ModelSpec, hardware: str | Path | HardwareProfile,
         program, model, machine, seq_length=options.seq_length, global_batch=options.global_batch,
         precision=options.precision, imbalance=options.imbalance,
     )  # fmt: skip
-    return Case(
-        model=settled.model, hardware=settled.hardware, workload=settled.workload, backend=backend, stack=program.label
-    )
+    return _known(
+        Case(
+            model=settled.model, hardware=settled.hardware, workload=settled.workload, backend=backend,
+            stack=program.label,
+        )
+    )  # fmt: skip
+
+
+_CASES: deque[Case] = deque(maxlen=4)
+
+
+def _known(case: Case) -> Case:
+    """An equal case that was asked about lately, with its price list; else this one."""
+    for known in tuple(_CASES):
+        if known == case:
+            return known
+    _CASES.append(case)
+    return case
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cached_property
 
 from cost_models.errors import ConfigError
 from cost_models.records import record
@@ -120,12 +121,12 @@ class LayerKind:
     side_elements: int = 0  # small matrices that every token passes beside the halves; on every rank
     reused_parameters: int = 0  # of the block's, those that an earlier block holds too (one shared transformer block)
 
-    @property
+    @cached_property
     def attentions(self) -> tuple[Attention, ...]:
         first = () if self.attention is None else (self.attention,)
         return first + tuple(half for half in self.more if isinstance(half, Attention))
 
-    @property
+    @cached_property
     def feed_forwards(self) -> tuple[FeedForward, ...]:
         first = () if self.feed_forward is None else (self.feed_forward,)
         return first + tuple(half for half in self.more if isinstance(half, FeedForward))
@@ -159,11 +160,11 @@ class ModelSpec:
         for _, count in self.layers:
             _require(count > 0, "ModelSpec.layers.count", count, "a whole number > 0")
 
-    @property
+    @cached_property
     def num_layers(self) -> int:
         return sum(count for _, count in self.layers)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
         """The distinct layer kinds in order of first appearance, the MTP kind last if it is new. Length K."""
         kinds = list(dict.fromkeys(kind for kind, _ in self.layers))
@@ -177,8 +178,12 @@ class ModelSpec:
 
     def layer_sequence(self) -> tuple[int, ...]:
         """Index into ``kinds`` of every decoder layer, in order. Length num_layers."""
+        return self._sequence
+
+    @cached_property
+    def _sequence(self) -> tuple[int, ...]:
         index = {kind: i for i, kind in enumerate(self.kinds)}
-        return tuple(index[kind] for kind, count in self.layers for _ in range(count))
+        return tuple(i for kind, count in self.layers for i in [index[kind]] * count)
 
     def parameters(self) -> int:
         """Total parameters: both embedding matrices in (one if tied), MTP modules out."""

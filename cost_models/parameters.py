@@ -8,6 +8,7 @@ routed experts / (EP x ETP).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from cost_models.buckets import LayerParameters, norm_weights
 from cost_models.errors import ConfigError
@@ -95,6 +96,7 @@ def active_layer_parameters(kind: LayerKind, hidden: int, norm_bias: bool) -> in
     return buckets.tp_sharded + buckets.replicated + round(visited)
 
 
+@lru_cache(maxsize=64)
 def model_parameters(model: ModelSpec, *, active_only: bool) -> int:
     """Parameters of the whole model: both embedding matrices in (one if tied), MTP modules out."""
     count = embedding_parameters(model).total + head_parameters(model).total

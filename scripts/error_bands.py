@@ -1,7 +1,8 @@
-"""Writes autodeploy/accuracy/bands.json: the errors of the shipped runs as typed, which every error band is made of.
+"""Writes autodeploy/accuracy/bands.json, the errors of the shipped runs as typed, which every error band is made of, and
+group_bands.json, the bands of all groups.
 
-python scripts/error_bands.py            writes the table, then prints how the bands hold
-python scripts/error_bands.py --check    fails (exit 1) where the table is not what it would write
+python scripts/error_bands.py            writes the tables, then prints how the bands hold
+python scripts/error_bands.py --check    fails (exit 1) where a table is not what it would write
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 from autodeploy.accuracy import compare, read_runs
 from autodeploy.accuracy.bands import CAP, Pairs, coverage, families_of, inside, of_sources
 from autodeploy.accuracy.compare import RunResult
-from autodeploy.report.error_band import Family, write_table
+from autodeploy.report.error_band import Family, write_group_bands, write_table
 
-FILE = Path(__file__).resolve().parent.parent / "autodeploy" / "accuracy" / "bands.json"
+FOLDER = Path(__file__).resolve().parent.parent / "autodeploy" / "accuracy"
 
 
 def print_coverage(results: list[RunResult], table: list[Family], quantity: str) -> None:
@@ -49,13 +50,14 @@ def main() -> int:
     check = parser.parse_args().check
     results = list(compare(read_runs()).results)
     table = families_of(results)
-    text = write_table(table)
+    files = {FOLDER / "bands.json": write_table(table), FOLDER / "group_bands.json": write_group_bands(table)}
     if check:
-        stale = not FILE.is_file() or FILE.read_text(encoding="utf-8") != text
-        if stale:
-            print("autodeploy/accuracy/bands.json is not up to date: run scripts/error_bands.py", file=sys.stderr)
-        return int(stale)
-    FILE.write_text(text, encoding="utf-8")
+        stale = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+        for path in stale:
+            print(f"autodeploy/accuracy/{path.name} is not up to date: run scripts/error_bands.py", file=sys.stderr)
+        return int(bool(stale))
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
     for quantity in ("time", "memory"):
         print_coverage(results, table, quantity)
     return 0

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,8 +80,9 @@ class LoadedCase:
         """The stack by name, with what was set on top of it."""
         return self.program.label
 
-    @property
+    @cached_property
     def case(self) -> PricedCase:
+        """One object, whose price list everything that is asked of it shares."""
         return PricedCase(model=self.model, hardware=self.hardware, workload=self.workload)
 
 

@@ -111,7 +111,10 @@ Storage = Annotated[str | None, typer.Option("--storage", help="Optuna storage U
 Study = Annotated[
     str | None, typer.Option("--study", help="Name of the study in the storage; an existing one goes on.")
 ]
-Workers = Annotated[int, typer.Option("--workers", help="Processes that screen.", min=1, max=1024)]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes that screen. [as many as the space is worth]", min=1, max=1024),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the study.", min=0, max=2**32 - 1)]
 Audit = Annotated[bool, typer.Option("--audit", help="Price also what pruning skips.")]
 Top = Annotated[int, typer.Option("--top", help="Rows to rank.")]

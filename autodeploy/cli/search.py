@@ -64,7 +64,7 @@ def search(
     timeout: opt.Timeout = None,
     storage: opt.Storage = None,
     study: opt.Study = None,
-    workers: opt.Workers = 1,
+    workers: opt.Workers = None,
     seed: opt.Seed = 0,
     audit: opt.Audit = False,
     top: opt.Top = 20,

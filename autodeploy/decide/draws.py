@@ -5,6 +5,8 @@ Axes: D draws, N rows, C causes.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from autodeploy.decide.belief import Belief, t_scales
@@ -15,14 +17,19 @@ DRAWS = 2000
 
 def draw_step_s(belief: Belief, seed: int = 0, draws: int = DRAWS) -> F64:
     """Seconds of a step, [D, N]. Antithetic in pairs, stratified in the scale; the median of a row is its expected time."""
-    rng = np.random.default_rng(seed)
     causes = len(belief.rows.causes)
     half = draws // 2
-    normal = rng.standard_normal((half, len(belief.mean))) @ _root(belief.scale * belief.covariance).T
+    normal = _normals(seed, half, len(belief.mean)) @ _root(belief.scale * belief.covariance).T
     normal = normal * np.resize(t_scales(belief.degrees), half)[:, None]
     latent = belief.mean + np.concatenate([normal, -normal])
     seconds = (np.exp(latent[:, :causes]) @ belief.rows.time_s.T) * np.exp(latent[:, causes:])
     return np.asarray(seconds * (belief.expected_s / _median(seconds)))
+
+
+@lru_cache(maxsize=4)
+def _normals(seed: int, draws: int, values: int) -> F64:
+    """Standard normals [draws, values], the same for every belief of that size; not to be written to."""
+    return np.random.default_rng(seed).standard_normal((draws, values))
 
 
 def _median(seconds: F64) -> F64:

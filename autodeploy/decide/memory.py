@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,7 @@ class MemoryModel:
 
     def draw_fits(self, usage: F64, draws: int, seed: int) -> F64:
         """1 where the row fits in that draw, [D, N]: the error of the memory model is common to all rows."""
-        order = np.random.default_rng([seed, 1]).permutation(draws)
-        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * normal_middles(draws)[order]
+        error = self.shift + self.growth + np.hypot(self.sd, self.growth_sd) * _shuffled_middles(seed, draws)
         return (np.log(usage)[None, :] + error[:, None] <= 0).astype(float)
 
     @staticmethod
@@ -58,6 +58,12 @@ class MemoryModel:
             shift=self.shift, sd=self.sd, growth=priors.DROPLESS_GROWTH, growth_sd=priors.DROPLESS_GROWTH_SD,
             source=self.source,
         )  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def _shuffled_middles(seed: int, draws: int) -> F64:
+    """One normal a draw; not to be written to."""
+    return normal_middles(draws)[np.random.default_rng([seed, 1]).permutation(draws)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import hardware_profiles
 from autodeploy.errors import InputError
 
-_ALIASES = re.compile(r"^aliases:\s*\[([^\]]*)\]", re.MULTILINE)
+_ALIASES = r"^aliases:\s*\[([^\]]*)\]"
 
 
 def profiles_folder() -> Path:
@@ -28,7 +28,7 @@ def hardware_aliases() -> dict[str, str]:
     """Alias -> profile name. Read as text (``aliases: [a, b]`` stands on one line): no YAML is parsed for a look-up."""
     aliases: dict[str, str] = {}
     for name in hardware_names():
-        found = _ALIASES.search((profiles_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
+        found = re.search(_ALIASES, (profiles_folder() / f"{name}.yaml").read_text(encoding="utf-8"), re.MULTILINE)
         for alias in found.group(1).split(",") if found else ():
             aliases[alias.strip()] = name
     return aliases

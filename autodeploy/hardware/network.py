@@ -9,14 +9,14 @@ from autodeploy.errors import InputError
 from cost_models.inputs import HardwareProfile
 
 GBIT_BYTES = 1e9 / 8
-_SUFFIX = re.compile(r"(.+)@([0-9]*\.?[0-9]+)gbps", re.IGNORECASE)
+_SUFFIX = r"(.+)@([0-9]*\.?[0-9]+)gbps"
 
 
 def split_network(text: str) -> tuple[str, float | None]:
     """(the profile's name, bytes/s of a card to other nodes); None where the text names no network."""
     if "@" not in text:
         return text, None
-    found = _SUFFIX.fullmatch(text.strip())
+    found = re.fullmatch(_SUFFIX, text.strip(), re.IGNORECASE)
     rate = float(found.group(2)) if found else 0.0
     if found is None or rate <= 0:
         raise InputError(

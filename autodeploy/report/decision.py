@@ -20,11 +20,6 @@ HALF_AND_DOUBLE = (0.5, 2.0)
 TO_SETTLE = 3  # short runs that the advice names
 
 
-def priced_case(case: Case) -> PricedCase:
-    """The three inputs of a report's case."""
-    return PricedCase(model=case.model, hardware=case.hardware, workload=case.workload)
-
-
 def decision_keys(case: PricedCase, decision: Decision) -> list[dict[str, Any]]:
     """The keys that each entry gets, in the order of the decision."""
     texts = texts_of(case, decision.question)
@@ -54,10 +49,10 @@ def decision_document(case: Case, ranking: Ranking | None) -> dict[str, Any] | N
     tied = [int(i) + 1 for i in np.flatnonzero(decision.tie)]
     steady, moved = _at_half_and_double(decision)
     return {
-        "advice": advice(decision, tied, validated(priced_case(case)), steady),
+        "advice": advice(decision, tied, validated(case.priced), steady),
         "tied_rows": tied,
         "fastest": None if decision.fastest is None else decision.fastest + 1,
-        "validated": validated(priced_case(case)),
+        "validated": validated(case.priced),
         "first_at_half_and_double": moved,
     }
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import autodeploy
-from autodeploy.report.decision import decision_document, decision_keys, priced_case
+from autodeploy.report.decision import decision_document, decision_keys
 from autodeploy.report.entry import GIB, Case, entry, per_rank
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.rules import launchable
@@ -101,7 +101,7 @@ def entries_of(case: Case, ranking: Ranking | None, cost: StepCost | None) -> li
         for i, seconds in enumerate(simulated)
     ]
     if ranking.decision is not None and ranking.predicted_rank is not None:
-        keys = decision_keys(priced_case(case), ranking.decision)
+        keys = decision_keys(case.priced, ranking.decision)
         places = ranking.predicted_rank.tolist()
         entries = [
             {**one, "predicted_rank": place, **more} for one, place, more in zip(entries, places, keys, strict=True)
@@ -125,6 +125,6 @@ def estimate_document(
     }
     if decision is not None:  # of one strategy: what is expected of it, not how it compares
         alone = ("best_probability", "tie")
-        told = decision_keys(priced_case(case), decision)[0]
+        told = decision_keys(case.priced, decision)[0]
         document["estimate"] |= {key: value for key, value in told.items() if key not in alone}
     return document

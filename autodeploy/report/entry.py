@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autodeploy.report.binding import binds
@@ -37,9 +38,9 @@ class Case:
     tokens: float | None = None
     price_per_device_hour: float | None = None
 
-    @property
+    @cached_property
     def priced(self) -> PricedCase:
-        """What the cost models know of it."""
+        """What the cost models know of it: one object, whose price list all its strategies share."""
         return PricedCase(model=self.model, hardware=self.hardware, workload=self.workload)
 
     @property

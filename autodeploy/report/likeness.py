@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from cost_models.case import Case
 from cost_models.inputs import HardwareProfile
 from cost_models.strategies import StrategyBatch
 
-# Pattern of a profile's or a device's name -> family. First match wins.
-DEVICE_FAMILIES: tuple[tuple[str, str], ...] = (
-    (r"^g?b[23]00", "Blackwell"),
-    (r"^(gh|h)(20|100|200|800)", "Hopper"),
-    (r"^a[18]00", "Ampere"),
-    (r"^mi3", "CDNA 3 and 4"),
-    (r"^(ascend|atlas|cloudmatrix)", "Ascend"),
-)
+# How the names of profiles and devices of a family begin.
+DEVICE_FAMILIES: dict[str, tuple[str, ...]] = {
+    "Blackwell": ("b200", "b300", "gb200", "gb300"),
+    "Hopper": ("h20", "h100", "h200", "h800", "gh20", "gh100", "gh200", "gh800"),
+    "Ampere": ("a100", "a800"),
+    "CDNA 3 and 4": ("mi3",),
+    "Ascend": ("ascend", "atlas", "cloudmatrix"),
+}
 FIELDS = ("device", "precision", "kind", "stack", "pipelined", "nodes", "tensor", "filling")
 LEVELS = ((), ("precision", "kind"), FIELDS[:3], FIELDS[:4], FIELDS[:6], FIELDS[:7], FIELDS)
 _PLACES = tuple(tuple(FIELDS.index(name) for name in names) for names in LEVELS)
@@ -58,9 +57,9 @@ def likeness(case: Case, stack: str, batch: StrategyBatch, i: int) -> Likeness:
 
 
 def device_family(hardware: HardwareProfile) -> str:
-    """A word for cards that share an architecture; the maker's name for one that no pattern knows."""
+    """A word for cards that share an architecture; the maker's name for one that begins like none."""
     for name in (hardware.name, hardware.device.name):
-        for pattern, family in DEVICE_FAMILIES:
-            if re.search(pattern, name.lower()):
+        for family, starts in DEVICE_FAMILIES.items():
+            if name.lower().startswith(starts):
                 return family
     return f"other {hardware.device.vendor}"

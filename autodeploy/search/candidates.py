@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from autodeploy.search.request import Evaluate, Price, SearchRequest
 from autodeploy.strategy.axis_table import COLUMNS, departures
-from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch, single
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +51,15 @@ class Candidates:
         )
 
 
+def no_candidates() -> Candidates:
+    none = np.zeros(0)
+    batch = single(layout=Layout(pp=1, vpp=1, counts=np.zeros((1, 3)))).take(slice(0, 0))
+    return Candidates(batch, none, none, none.astype(bool), none)
+
+
 def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
     """The same strategies with only the layouts they use, each once, in order of first use."""
-    used = np.unique(batch.layout)
+    used = np.flatnonzero(np.bincount(batch.layout, minlength=1))  # np.unique would import numpy.ma
     table: dict[object, int] = {}
     layouts: list[Layout] = []
     renumbered = np.zeros(len(batch.layouts) + 1, dtype=np.int64)
@@ -75,10 +81,15 @@ def price(request: SearchRequest, batch: StrategyBatch, evaluate: Evaluate | Pri
 
 
 def objective(name: str, batch: StrategyBatch, step_s: F64, reserved_bytes: F64) -> F64:
-    """What is minimised, [N]: a step trains the same tokens whatever the strategy, so card-seconds stand for both
-    cost and the inverse of tokens per second and card."""
+    """What is minimised, [N]."""
+    return objective_of(name, batch.devices, step_s, reserved_bytes)
+
+
+def objective_of(name: str, devices: I64, step_s: F64, reserved_bytes: F64) -> F64:
+    """The same by numbers of cards; no less for a longer step. A step trains the same tokens whatever the strategy, so
+    card-seconds stand for both cost and the inverse of tokens per second and card."""
     if name in ("tokens", "cost"):
-        return step_s * batch.devices
+        return step_s * devices
     if name == "memory":
         return reserved_bytes
     return step_s

@@ -27,7 +27,7 @@ class Contest(Protocol):
 def contest_of(request: SearchRequest, pool: Candidates, batch: StrategyBatch, places: int) -> tuple[Contest, I64]:
     """What is to beat in the pool, and the groups of ``batch`` [N]. ``places``: groups that are shown or replayed."""
     if request.objective == "pareto":
-        return Front(pareto_front(pool)), np.zeros(len(batch), dtype=np.int64)
+        return Front(request.hardware.usable_bytes, pareto_front(pool)), np.arange(len(batch))
     keys = np.concatenate([np.stack(group_key(each), axis=1) for each in (pool.batch, batch)])
     if request.all_variants:  # every strategy is shown
         keys = np.stack([np.arange(len(keys)), np.zeros(len(keys), dtype=np.int64)], axis=1)
@@ -63,13 +63,14 @@ class Groups:
 class Front:
     """``known``: no strategy of it is beaten in both step time and memory by another."""
 
+    cap_bytes: float
     known: Candidates
 
     def open(self, group: I64, score: F64, step_s: F64, memory_bytes: F64) -> Bool:
         order = np.argsort(self.known.reserved_bytes, kind="stable")
         fastest = np.minimum.accumulate(self.known.step_s[order])
         smaller = np.searchsorted(self.known.reserved_bytes[order], memory_bytes, side="right")
-        return np.asarray(step_s < np.concatenate([[np.inf], fastest])[smaller])
+        return np.asarray((memory_bytes <= self.cap_bytes) & (step_s < np.concatenate([[np.inf], fastest])[smaller]))
 
     def learn(self, group: I64, priced: Candidates) -> None:
         self.known = pareto_front(Candidates.concatenate([self.known, priced.take(priced.feasible)]))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.rank import Ranking, rank
 from autodeploy.search.request import SearchRequest
-from autodeploy.search.shortlist import plainest, rank_within_group
-from cost_models.strategies import I64, Bool
+from autodeploy.search.shortlist import near_best, plainest, rank_within_group
+from cost_models.strategies import F64, I64, Bool
 
 if TYPE_CHECKING:
     from autodeploy.search.twin import Decide
@@ -28,7 +28,7 @@ def with_safe(request: SearchRequest, leaders: Candidates, pool: Candidates, cou
         return leaders
     wide = replace(request, top=max(request.top, count))
     first = rank(wide, safe, safe.step_s, safe.step_s).candidates
-    plain = plainest(safe).take(slice(0, wide.top))
+    plain = plainest(near_best(safe), wide.top)
     both = Candidates.concatenate([leaders, first, plain])
     return rank(
         replace(wide, top=len(both), all_variants=True, objective="time"), both, both.step_s, both.step_s
@@ -51,7 +51,8 @@ def decided(request: SearchRequest, priced: Ranking, decide: Decide) -> Ranking:
         order = decision.order
         order = order if _ungrouped(request) else order[rank_within_group(candidates.take(order)) == 0]
         likely = decision.fit_probability >= decision.question.fit_probability
-        shown = _cut(order, likely, _places(predicted), request.top)
+        expected = decision.expected_s * decision.question.weights
+        shown = _cut(order, likely, _places(predicted), expected, request.top)
     listed = replace(priced, decision=decision, predicted_rank=_places(predicted)).take(shown)
     assert listed.predicted_rank is not None
     return replace(listed, predicted_rank=_places(np.argsort(listed.predicted_rank, kind="stable")))
@@ -72,10 +73,14 @@ def _places(order: NDArray[np.intp]) -> I64:
     return places
 
 
-def _cut(order: NDArray[np.intp], likely: Bool, predicted: I64, top: int) -> NDArray[np.intp]:
-    """The first ``top`` rows, of which some are kept for what may not fit but is predicted faster than the first."""
+def _cut(order: NDArray[np.intp], likely: Bool, predicted: I64, expected: F64, top: int) -> NDArray[np.intp]:
+    """The first ``top`` rows, of which some are kept for what may not fit but is predicted faster than the first. Where the
+    tie is longer than the list, the row that is expected to be fastest is its last."""
     safe, risky = order[likely[order]], order[~likely[order]]
     faster = risky[predicted[risky] < (predicted[safe[0]] if len(safe) else np.inf)]
     room = min(len(faster), int(RISKY_FRAC * top)) if len(safe) else top
-    kept = safe[: top - room]
+    kept = safe[: top - room].copy()
+    if len(kept):
+        fastest = safe[np.argmin(expected[safe])]
+        kept[-1] = kept[-1] if fastest in kept else fastest
     return np.concatenate([kept, risky[: top - len(kept)]])

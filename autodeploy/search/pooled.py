@@ -22,8 +22,8 @@ RETRIES = 2  # of a batch whose worker was killed
 
 @contextmanager
 def study_prices(request: SearchRequest, twin: Twin) -> Iterator[Callable[[StrategyBatch], Candidates]]:
-    """``twin.screened``, spread over ``request.workers`` processes where there are several."""
-    if request.workers == 1:
+    """``twin.screened``, spread over ``request.workers`` processes where several are asked for."""
+    if request.workers in (None, 1):
         yield lambda batch: twin.screened(request, batch)
         return
     pool = _Pool(request, twin)
@@ -35,7 +35,7 @@ def study_prices(request: SearchRequest, twin: Twin) -> Iterator[Callable[[Strat
 
 class _Pool:
     def __init__(self, request: SearchRequest, twin: Twin) -> None:
-        self.request, self.twin = request, twin
+        self.request, self.twin, self.workers = request, twin, request.workers or 1
         self.executor = self._new()
 
     def _new(self) -> ProcessPoolExecutor:
@@ -43,12 +43,12 @@ class _Pool:
         from concurrent.futures import ProcessPoolExecutor
 
         context = multiprocessing.get_context("spawn")  # a fork would copy the study's threads and connections
-        return ProcessPoolExecutor(self.request.workers, context, _start, (self.request, self.twin))
+        return ProcessPoolExecutor(self.workers, context, _start, (self.request, self.twin))
 
     def price(self, batch: StrategyBatch) -> Candidates:
         from concurrent.futures.process import BrokenProcessPool
 
-        parts = [part for part in np.array_split(np.arange(len(batch)), self.request.workers) if len(part)]
+        parts = [part for part in np.array_split(np.arange(len(batch)), self.workers) if len(part)]
         for attempt in range(RETRIES + 1):
             try:
                 return Candidates.concatenate(list(self.executor.map(_work, [batch.take(part) for part in parts])))

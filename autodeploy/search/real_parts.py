@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from autodeploy.decide.question import Asked
     from autodeploy.decide.ranking import Decision
     from autodeploy.search.candidates import Candidates
+    from autodeploy.strategy.space import Space
     from cost_models.step import StepCost
 
 
-def standard_space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
-    """The strategies of one number of cards."""
-    from autodeploy.strategy.space import enumerate_space
+def standard_laddered(request: SearchRequest) -> Space:
+    """The strategies of any numbers of cards as bases x ladder."""
+    from autodeploy.strategy.space import Space
 
-    found = enumerate_space(
-        request.model,
-        request.hardware,
-        request.workload,
-        devices,
-        request.backend,
-        request.axes,
-        audit=request.audit,
-        keep_oversized=request.keep_oversized,
-    )
+    return Space(
+        request.model, request.hardware, request.workload, request.backend, request.axes,
+        audit=request.audit, keep_oversized=request.keep_oversized,
+    )  # fmt: skip
+
+
+def standard_space(request: SearchRequest, devices: int, counts: WalkCounts) -> Iterator[StrategyBatch]:
+    """The strategies of one number of cards, written out."""
+    from autodeploy.strategy.space import CHUNK, expanded
+
+    plan = standard_laddered(request).plan((devices,), CHUNK)
     try:
-        yield from found
+        yield from expanded(plan)
     finally:
-        counts.core += found.counts.core
-        counts.pruned += sum(found.counts.pruned.values())
-        counts.rejected.update(found.counts.rejected)
+        counts.add(plan.counts)
 
 
 def rules_allow(request: SearchRequest, batch: StrategyBatch) -> Bool:
@@ -76,8 +76,9 @@ def run_search(
     twin = Twin(
         evaluate=evaluate,
         price=price,
-        bounds=bounds,
         space=standard_space,
+        laddered=standard_laddered,
+        bounds=bounds,
         valid=rules_allow,
         refiner=(refiner or simulated_step_s) if simulated else None,
         balanced=balanced_layouts,

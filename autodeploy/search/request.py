@@ -65,7 +65,7 @@ class SearchRequest:
     timeout_s: float | None = None
     storage: str | None = None
     study: str | None = None
-    workers: int = 1
+    workers: int | None = None  # processes; None: as many as the space is worth
     seed: int = 0
     rank_by: str = "expected"  # over the error model; "predicted": by the twin's figures alone
     safe_usage: float = 1.0  # share of the usable memory up to which a strategy is likely enough to fit

@@ -79,9 +79,9 @@ def _screen_and_refine(
     )  # fmt: skip
     shortlist = screened.shortlist
     if shortlist is None or (not shortlist.feasible and not screened.interrupted):
-        priced = shortlist.priced if shortlist else 0
-        return replace(result, enumerated=priced, misses=_misses(request, twin, deadline)), None
-    result = replace(result, enumerated=shortlist.priced, feasible=shortlist.feasible)
+        looked_at = shortlist.screened if shortlist else 0
+        return replace(result, enumerated=looked_at, misses=_misses(request, twin, deadline)), None
+    result = replace(result, enumerated=shortlist.screened, feasible=shortlist.feasible)
     if not shortlist.feasible:
         return result, None
     if len(request.devices) > 1:

@@ -1,18 +1,24 @@
-"""Screening: the whole space through the closed form, in batches, in bounded memory."""
+"""Screening: the whole space, in bounded memory. Bounds first and prices for what can still matter; or, where there are no
+bounds or every price is asked for, all of it through the closed form."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
+from autodeploy.search.bounded import BoundedScreen
 from autodeploy.search.candidates import Candidates, price
-from autodeploy.search.request import Evaluate, Progress, SearchRequest
-from autodeploy.search.shortlist import Shortlist, shorten
-from autodeploy.search.space import WalkCounts, chunks
+from autodeploy.search.leaders import SIMULATED
+from autodeploy.search.request import Progress, SearchRequest
+from autodeploy.search.shortlist import Keeping, Shortlist, shorten
+from autodeploy.search.space import Sized, WalkCounts, chunks, plans
 from autodeploy.search.twin import Twin
+from autodeploy.search.workers import Pool, priced_in_pool, workers_for
 from cost_models.strategies import StrategyBatch
+
+REFINED = 64  # strategies kept whatever their group, to be moved around
 
 OnPriced = Callable[[Candidates], None]
 
@@ -34,80 +40,108 @@ def screen(
     progress: Progress | None = None,
     on_priced: OnPriced | None = None,
 ) -> Screened:
-    """Prices every strategy and keeps a shortlist. ``on_priced`` sees every batch (the list of what does not fit)."""
+    """Keeps a shortlist of the space. ``on_priced`` sees every strategy priced (the list of what does not fit)."""
     began = time.monotonic()
-    counts = WalkCounts()
-    keep = kept(request)
-    shortlist: Shortlist | None = None
-    timed_out = interrupted = False
-    walk = chunks(twin.space, request, counts)
+    run = _Run(request, twin, deadline, progress)
     try:
-        for part in _priced(walk, request, twin.evaluate, keep, on_priced):
-            shortlist = part if shortlist is None else shortlist.merge(part, keep)
-            if progress:
-                progress("screening", shortlist.priced, None)
-            if deadline is not None and time.monotonic() > deadline:
-                timed_out = True
-                break
+        run.collect(run.expanded(on_priced) if _all_priced(request, twin, on_priced) else run.bounded())
     except KeyboardInterrupt:  # what was found until then is ranked; where there is nothing, there is nothing to rank
-        if shortlist is None:
+        if run.shortlist is None:
             raise
-        interrupted = True
-    return Screened(shortlist, counts, time.monotonic() - began, timed_out, interrupted)
+        run.interrupted = True
+    if run.interrupted and run.shortlist is None:
+        raise KeyboardInterrupt
+    return Screened(run.shortlist, run.counts, time.monotonic() - began, run.timed_out, run.interrupted)
 
 
-def kept(request: SearchRequest) -> int:
-    """Strategies kept whatever their group: all that may be shown, or refined."""
-    return max(request.top, 64)
+def keeping_of(request: SearchRequest) -> Keeping:
+    """All that may be shown, replayed or refined."""
+    return Keeping(
+        top=max(request.top, REFINED), groups=max(request.top, SIMULATED), cap_bytes=request.hardware.usable_bytes,
+        safe_bytes=request.safe_bytes, misses=request.keep_oversized,
+    )  # fmt: skip
 
 
-def _priced(
-    walk: Iterator[StrategyBatch], request: SearchRequest, evaluate: Evaluate, keep: int, on_priced: OnPriced | None
-) -> Iterator[Shortlist]:
-    if request.workers == 1 or on_priced is not None:
+def _all_priced(request: SearchRequest, twin: Twin, on_priced: OnPriced | None) -> bool:
+    asked = on_priced is not None or request.audit or request.keep_oversized
+    return asked or twin.bounds is None or twin.laddered is None
+
+
+class _Run:
+    """One screen: what it has found so far."""
+
+    def __init__(self, request: SearchRequest, twin: Twin, deadline: float | None, progress: Progress | None) -> None:
+        self.request, self.twin, self.deadline, self.progress = request, twin, deadline, progress
+        self.keeping, self.counts = keeping_of(request), WalkCounts()
+        self.shortlist: Shortlist | None = None
+        self.timed_out = self.interrupted = False
+
+    def over(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def tell(self, screened: int) -> None:
+        if self.progress:
+            self.progress("screening", screened, None)
+
+    def collect(self, parts: Iterator[Shortlist]) -> None:
+        for part in parts:
+            self.shortlist = part if self.shortlist is None else self.shortlist.merge(part, self.keeping)
+            self.tell(self.shortlist.screened)
+
+    def expanded(self, on_priced: OnPriced | None) -> Iterator[Shortlist]:
+        """Shortlists of batches written out and priced in full."""
+        walk = chunks(self.twin.space, self.request, self.counts)
+        workers = 1 if on_priced is not None else self.request.workers or 1
+        parts = (
+            self._priced(walk, on_priced)
+            if workers == 1
+            else priced_in_pool(walk, self.request, self.twin, self.keeping, workers)
+        )
+        for part in parts:
+            yield part
+            if self.over():
+                self.timed_out = True
+                break
+
+    def _priced(self, walk: Iterator[StrategyBatch], on_priced: OnPriced | None) -> Iterator[Shortlist]:
         for batch in walk:
-            candidates = price(request, batch, evaluate)
+            candidates = price(self.request, batch, self.twin.price or self.twin.evaluate)
             if on_priced is not None:
                 on_priced(candidates)
-            yield shorten(candidates, keep, request.hardware.usable_bytes, request.safe_bytes)
-    else:
-        yield from _priced_in_pool(walk, request, evaluate, keep)
+            yield shorten(candidates, self.keeping)
 
+    def bounded(self) -> Iterator[Shortlist]:
+        """Shortlists of windows of the space, bounded first."""
+        assert self.twin.laddered is not None
+        walk = plans(self.twin.laddered(self.request), self.request, self.counts)
+        first = next(walk)
+        workers = workers_for(self.request, *first)
+        walk = chain([first], walk)
+        return self._alone(walk) if workers == 1 else self._together(walk, workers)
 
-# ------------------------------------------------------------------------------------------- process pool
-
-_job: tuple[SearchRequest, Evaluate, int] | None = None
-
-
-def _start(request: SearchRequest, evaluate: Evaluate, keep: int) -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ranks what it has
-    global _job
-    _job = (request, evaluate, keep)
-
-
-def _work(batch: StrategyBatch) -> Shortlist:
-    assert _job is not None, "the pool's initializer has not run"
-    request, evaluate, keep = _job
-    return shorten(price(request, batch, evaluate), keep, request.hardware.usable_bytes, request.safe_bytes)
-
-
-def _priced_in_pool(
-    walk: Iterator[StrategyBatch], request: SearchRequest, evaluate: Evaluate, keep: int
-) -> Iterator[Shortlist]:
-    """Shortlists in the order of the walk, so that the result does not depend on the number of workers."""
-    from concurrent.futures import Future, ProcessPoolExecutor
-
-    with ProcessPoolExecutor(request.workers, initializer=_start, initargs=(request, evaluate, keep)) as pool:
-        waiting: deque[Future[Shortlist]] = deque()
+    def _alone(self, walk: Iterator[Sized]) -> Iterator[Shortlist]:
+        screen = BoundedScreen(self.request, self.twin, self.keeping, self.over)
         try:
-            for batch in walk:
-                waiting.append(pool.submit(_work, batch))
-                if len(waiting) > 2 * request.workers:  # bounds what is in flight, and so the memory
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+            for part, counts in (plan.part(i) for _, plan in walk for i in range(len(plan))):
+                self.counts.add(counts)
+                yield from filter(None, [screen.add(part)])
+                self.tell(screen.screened)
+                if self.over():
+                    self.timed_out = True
+                    break
+        except KeyboardInterrupt:
+            self.interrupted = True
+        yield from filter(None, [screen.flush()])
+
+    def _together(self, walk: Iterator[Sized], workers: int) -> Iterator[Shortlist]:
+        with Pool(self.request, self.twin, self.keeping, workers, self.deadline) as pool:
+            try:
+                for found in pool.shortlists(walk):
+                    self.counts.add(found.counts)
+                    self.timed_out |= found.stopped
+                    yield from filter(None, found.shortlists)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                for found in pool.stop():
+                    self.counts.add(found.counts)
+                    yield from filter(None, found.shortlists)

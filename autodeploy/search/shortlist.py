@@ -1,4 +1,8 @@
-"""What a screen remembers of the space: little, whatever the size of the space."""
+"""What a screen remembers of the space: little, whatever the size of the space.
+
+Each list is what comes first in one order of all strategies, so that it depends neither on how the space was cut into batches
+nor on which of the others were priced.
+"""
 
 from __future__ import annotations
 
@@ -8,68 +12,104 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.search.candidates import Candidates, best_first, group_key, total_order
+from cost_models.strategies import F64, I64, StrategyBatch
 
 VARIANTS_PER_GROUP = 3
-GROUPS = 512
 MISSES = 64
-SAFE_GROUPS = 64
 DEPARTURE_FRAC = 0.02  # what each option off its default is taken to cost where the plain variants are looked for
 NEAR_BEST = 1.5  # times the best score: what is slower is no candidate for a tie
 ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or offload to be worth trying
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How much is kept: strategies whatever their group, and groups; up to which memory a strategy fits the card, and is
+    likely enough to fit it; whether the nearest misses are asked for."""
+
+    top: int
+    groups: int
+    cap_bytes: float
+    safe_bytes: float
+    misses: bool = False
+
+    @property
+    def almost_bytes(self) -> float:
+        return (1 + ALMOST_FRAC) * self.cap_bytes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Shortlist:
     """The best variants of the best groups, the best whatever the group, the front, the nearest misses, what would be
-    fast if it fitted, and the best of each number of cards."""
+    faster if it fitted, and the best of each number of cards."""
 
     groups: Candidates
     overall: Candidates
     front: Candidates
-    misses: Candidates
+    misses: Candidates  # empty where they are not asked for
     almost: Candidates
     sizes: Candidates  # the best of each number of cards
-    safe: Candidates  # the best variants of the best groups among those that are likely enough to fit
+    safe: Candidates  # the best variant of the best groups among those that are likely enough to fit
     plain: Candidates  # of those, the variants that win where each departure from the defaults is held against them
-    priced: int
-    feasible: int
+    screened: int  # strategies looked at
+    feasible: int  # of which fit
 
-    def merge(self, other: Shortlist, top: int) -> Shortlist:
-        return Shortlist(
-            groups=best_of_groups(Candidates.concatenate([self.groups, other.groups])),
-            overall=_first(Candidates.concatenate([self.overall, other.overall]), top),
-            front=pareto_front(Candidates.concatenate([self.front, other.front])),
-            misses=nearest_misses(Candidates.concatenate([self.misses, other.misses])),
-            almost=best_of_groups(Candidates.concatenate([self.almost, other.almost]), variants=1, groups=MISSES),
-            sizes=best_of_sizes(Candidates.concatenate([self.sizes, other.sizes])),
-            safe=best_of_groups(Candidates.concatenate([self.safe, other.safe]), variants=1, groups=SAFE_GROUPS),
-            plain=plainest(Candidates.concatenate([self.plain, other.plain])),
-            priced=self.priced + other.priced,
-            feasible=self.feasible + other.feasible,
-        )
+    def merge(self, other: Shortlist, keeping: Keeping) -> Shortlist:
+        """Of both spaces together; they share no strategy."""
+
+        def both(name: str) -> Candidates:
+            return in_order(Candidates.concatenate([getattr(self, name), getattr(other, name)]))
+
+        return _kept(
+            {name: both(name) for name in ("groups", "overall", "front", "almost", "sizes", "safe", "plain", "misses")},
+            keeping, self.screened + other.screened, self.feasible + other.feasible,
+        )  # fmt: skip
 
 
-def shorten(candidates: Candidates, top: int, cap_bytes: float, safe_bytes: float | None = None) -> Shortlist:
-    """Shortlist of one priced batch. ``safe_bytes``: the predicted peak up to which a strategy is likely enough to fit."""
-    fitting = candidates.take(candidates.feasible)
-    safe = fitting.take(fitting.reserved_bytes <= (cap_bytes if safe_bytes is None else safe_bytes))
-    near = ~candidates.feasible & (candidates.reserved_bytes <= (1 + ALMOST_FRAC) * cap_bytes)
-    return Shortlist(
-        groups=best_of_groups(fitting),
-        overall=_first(fitting, top),
-        front=pareto_front(fitting),
-        misses=nearest_misses(candidates.take(~candidates.feasible)),
-        almost=best_of_groups(candidates.take(near), variants=1, groups=MISSES),
-        sizes=best_of_sizes(fitting),
-        safe=best_of_groups(safe, variants=1, groups=SAFE_GROUPS),
-        plain=plainest(safe),
-        priced=len(candidates),
-        feasible=len(fitting),
+def shorten(
+    candidates: Candidates, keeping: Keeping, screened: int | None = None, feasible: int | None = None
+) -> Shortlist:
+    """Shortlist of priced strategies, of as many screened (None: all were priced)."""
+    ordered = in_order(candidates)
+    fitting, other = ordered.take(ordered.feasible), ordered.take(~ordered.feasible)
+    safe = fitting.take(fitting.reserved_bytes <= min(keeping.safe_bytes, keeping.cap_bytes))
+    parts = dict.fromkeys(("groups", "overall", "front", "sizes"), fitting) | {"safe": safe, "plain": safe}
+    parts["almost"] = other.take(other.reserved_bytes <= keeping.almost_bytes)
+    parts["misses"] = other
+    return _kept(
+        parts,
+        keeping,
+        len(candidates) if screened is None else screened,
+        len(fitting) if feasible is None else feasible,
     )
 
 
-def _first(candidates: Candidates, count: int) -> Candidates:
-    return candidates.take(best_first(candidates)[:count])
+def _kept(parts: dict[str, Candidates], keeping: Keeping, screened: int, feasible: int) -> Shortlist:
+    """What is kept of each list, best first."""
+    overall = parts["overall"].take(slice(0, keeping.top))
+    return Shortlist(
+        groups=leading(parts["groups"], VARIANTS_PER_GROUP, keeping.groups),
+        overall=overall,
+        front=pareto_front(parts["front"]),
+        misses=nearest_misses(parts["misses"]) if keeping.misses else parts["misses"].take(slice(0, 0)),
+        almost=leading(_faster(parts["almost"], overall, keeping.top), VARIANTS_PER_GROUP, keeping.groups),
+        sizes=best_of_sizes(parts["sizes"]),
+        safe=leading(parts["safe"], 1, keeping.groups),
+        plain=plainest(parts["plain"], keeping.groups),
+        screened=screened,
+        feasible=feasible,
+    )
+
+
+def in_order(candidates: Candidates) -> Candidates:
+    """Best first."""
+    return candidates.take(best_first(candidates))
+
+
+def _faster(almost: Candidates, overall: Candidates, top: int) -> Candidates:
+    """Those that would be among the first ``top`` if they fitted."""
+    if len(overall) < top:
+        return almost
+    return almost.take(almost.score.astype(np.float32) <= overall.score[-1].astype(np.float32))
 
 
 def rank_within_group(candidates: Candidates) -> NDArray[np.int64]:
@@ -84,30 +124,46 @@ def rank_within_group(candidates: Candidates) -> NDArray[np.int64]:
     return rank
 
 
-def best_of_groups(candidates: Candidates, variants: int = VARIANTS_PER_GROUP, groups: int = GROUPS) -> Candidates:
-    """At most ``variants`` strategies of each of the ``groups`` best groups, best first."""
-    ordered = candidates.take(best_first(candidates))
+def leading(ordered: Candidates, variants: int, groups: int) -> Candidates:
+    """Of candidates sorted best first: up to the leader of the last of so many ``groups``, at most ``variants`` of each."""
     rank = rank_within_group(ordered)
-    leaders = ordered.score[rank == 0]
-    worst = leaders[groups - 1] if len(leaders) > groups else np.inf
-    return ordered.take((rank < variants) & (ordered.score <= worst))
+    leaders = np.flatnonzero(rank == 0)
+    last = leaders[groups - 1] + 1 if len(leaders) >= groups else len(ordered)
+    return ordered.take(np.flatnonzero(rank[:last] < variants))
 
 
-def plainest(candidates: Candidates) -> Candidates:
-    """As ``best_of_groups``, with the score raised by ``DEPARTURE_FRAC`` for each departure from the defaults; the scores
-    themselves stay."""
+def best_of_groups(candidates: Candidates, variants: int, groups: int) -> Candidates:
+    """``leading`` of candidates in any order."""
+    return leading(in_order(candidates), variants, groups)
+
+
+def near_best(candidates: Candidates) -> Candidates:
+    """Without what is so slow that it is no candidate for a tie."""
+    return candidates.take(candidates.score <= NEAR_BEST * candidates.score.min(initial=np.inf))
+
+
+def departures_of(batch: StrategyBatch) -> I64:
+    """Options that differ from the stack's defaults, [N]."""
     from autodeploy.decide.departures import departures_at
     from autodeploy.decide.rows import levels_of
 
-    near = candidates.take(candidates.score <= NEAR_BEST * candidates.score.min(initial=np.inf))
-    raised = near.score * (1.0 + DEPARTURE_FRAC * departures_at(levels_of(near.batch)))
-    numbered = replace(near, score=raised, step_s=np.arange(len(near), dtype=np.float64))
-    return near.take(best_of_groups(numbered, variants=1, groups=SAFE_GROUPS).step_s.astype(np.intp))
+    return departures_at(levels_of(batch))
 
 
-def best_of_sizes(candidates: Candidates) -> Candidates:
-    """The best strategy of each number of cards, fewest cards first."""
-    ordered = candidates.take(best_first(candidates))
+def raised(score: F64, departures: I64) -> F64:
+    """The score raised by ``DEPARTURE_FRAC`` for each departure from the defaults, [N]."""
+    return score * (1.0 + DEPARTURE_FRAC * departures)
+
+
+def plainest(candidates: Candidates, groups: int) -> Candidates:
+    """The best of each of the best groups by the raised score; the scores themselves stay."""
+    score = raised(candidates.score, departures_of(candidates.batch))
+    numbered = replace(candidates, score=score, step_s=np.arange(len(candidates), dtype=np.float64))
+    return candidates.take(best_of_groups(numbered, 1, groups).step_s.astype(np.intp))
+
+
+def best_of_sizes(ordered: Candidates) -> Candidates:
+    """The best strategy of each number of cards, fewest cards first; of candidates sorted best first."""
     _, first = np.unique(ordered.batch.devices, return_index=True)
     return ordered.take(first)
 
@@ -123,7 +179,5 @@ def pareto_front(candidates: Candidates) -> Candidates:
 def nearest_misses(candidates: Candidates, count: int = MISSES) -> Candidates:
     """Of each group the strategy that needs least memory; the ``count`` least of them."""
     order = total_order(candidates.batch, candidates.reserved_bytes.astype(np.float32), candidates.step_s)
-    if len(order) > 4096:  # the nearest are all that matters
-        order = order[:4096]
     ordered = candidates.take(order)
     return ordered.take(rank_within_group(ordered) == 0).take(slice(0, count))

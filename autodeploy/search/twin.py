@@ -11,7 +11,7 @@ import numpy as np
 from autodeploy.decide.ranking import Decision
 from autodeploy.search.candidates import Candidates, objective, price
 from autodeploy.search.request import Bound, Evaluate, Price, SearchRequest, SimulateBatch
-from autodeploy.search.space import Space
+from autodeploy.search.space import LadderSpace, Space
 from cost_models.strategies import F64, I64, Bool, Ladder, StrategyBatch
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class Twin:
     space: Space
     valid: Valid
     price: Price | None = None  # as ``evaluate``, without causes
-    bounds: Bound | None = None  # exact memory and a lower bound of the time of bases x ladder
+    bounds: Bound | None = None  # exact memory and a lower bound of the time of bases x ladder ...
+    laddered: Callable[[SearchRequest], LadderSpace] | None = None  # ... and that space: without both, all is priced
     refiner: SimulateBatch | None = None
     balanced: Balanced | None = None
     decide: Decide | None = None  # the error model over the leaders; None: the order is that of the predictions

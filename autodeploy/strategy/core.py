@@ -1,4 +1,4 @@
-"""Core points: TP, CP, EP, ETP, DP and micro-batch of each (PP, VPP) pair, on the cards there are.
+"""Core points: TP, PP, CP, EP, ETP, DP and micro-batch, on the cards there are; and the VPP values of each PP.
 
 Axes: C core points.
 """
@@ -6,8 +6,10 @@ Axes: C core points.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +31,9 @@ PADDING = 1.35  # largest stage x stages over layers: beyond it VPP cuts the mod
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorePoints:
-    """C core points of one (PP, VPP) pair; arrays [C]."""
+    """C core points, whatever their VPP; arrays [C]."""
 
-    pp: int
-    vpp: int
+    pp: I64
     tp: I64
     cp: I64
     ep: I64
@@ -43,50 +44,62 @@ class CorePoints:
     def __len__(self) -> int:
         return len(self.tp)
 
+    @property
+    def devices(self) -> I64:
+        return self.tp * self.pp * self.cp * self.dp
+
     def take(self, index: NDArray[np.intp] | Bool | slice) -> CorePoints:
-        arrays = {name: getattr(self, name)[index] for name in ("tp", "cp", "ep", "etp", "dp", "micro_batch")}
-        return replace(self, **arrays)
+        return CorePoints(**{each.name: getattr(self, each.name)[index] for each in fields(self)})
 
-    def plain(self, layout: Layout, zero_stage: int = 1) -> StrategyBatch:
-        """The points with default options, [C]."""
-        one = single(layout=layout, pp=self.pp, vpp=self.vpp, zero_stage=zero_stage)
-        batch = one.take(np.zeros(len(self), dtype=np.intp))
-        return replace(
-            batch, tp=self.tp, cp=self.cp, ep=self.ep, etp=self.etp, dp=self.dp, micro_batch=self.micro_batch,
-            sequence_parallel=self.tp > 1,
-        )  # fmt: skip
+    @staticmethod
+    def concatenate(parts: Sequence[CorePoints]) -> CorePoints:
+        names = [each.name for each in fields(CorePoints)]
+        return CorePoints(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+    def plain(self) -> StrategyBatch:
+        """The points with default options and nothing said of VPP and layout, [C]."""
+        batch = single(layout=_UNSAID).take(np.zeros(len(self), dtype=np.intp))
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(batch, **columns, sequence_parallel=self.tp > 1)
 
 
-def core_points(
-    model: ModelSpec,
-    hardware: HardwareProfile,
-    workload: Workload,
-    devices: int,
-    backend: Backend,
-    axes: Axes,
-    rejected: Counter[str],
-) -> Iterator[CorePoints]:
-    """Core points that the rules of division allow, one (PP, VPP) pair at a time; ``rejected`` counts the others."""
-    for pp in pipeline_sizes(model, devices, axes):
-        for vpp, layout in stage_cuts(model, pp, backend, axes, rejected):
-            core = _grid(model, hardware, workload, devices, axes, pp, vpp)
-            batch = core.plain(layout)
-            codes = check(
-                model, hardware, workload, batch, backend.name, devices=devices, soft=axes.tp is None, among=WORLD_RULES
-            )
-            for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
-                rejected[RULES[code - 1].name] += int(count)
-            core = core.take(codes == 0)
-            if len(core):
-                yield core
+_UNSAID = Layout(pp=1, vpp=1, counts=np.zeros((1, 3)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a space is made for; ``sizes``: numbers of cards."""
+
+    model: ModelSpec
+    hardware: HardwareProfile
+    workload: Workload
+    sizes: tuple[int, ...]
+    backend: Backend
+    axes: Axes
+
+
+def core_points(asked: Asked, times: Callable[[int], int], rejected: Counter[str]) -> CorePoints:
+    """Core points that the rules of division allow, by number of cards and PP. ``rejected`` counts the others, each as
+    often as ``times`` says for its PP: once for each VPP that it goes with."""
+    grids = [_grid(asked, devices, [pp for pp in pipeline_sizes(asked.model, devices, asked.axes) if times(pp)])
+             for devices in asked.sizes]  # fmt: skip
+    if not grids:
+        return CorePoints(*np.zeros((7, 0), dtype=np.int64))
+    core = CorePoints.concatenate(grids)
+    codes = check(
+        asked.model, asked.hardware, asked.workload, core.plain(), asked.backend.name,
+        devices=np.repeat(asked.sizes, [len(grid) for grid in grids]), soft=asked.axes.tp is None, among=WORLD_RULES,
+    )  # fmt: skip
+    out = np.flatnonzero(codes)
+    pps, place = np.unique(core.pp[out], return_inverse=True)
+    counted = np.bincount(codes[out], weights=np.array([times(pp) for pp in pps.tolist()], dtype=np.int64)[place])
+    for code in np.flatnonzero(counted):
+        rejected[RULES[code - 1].name] += int(counted[code])
+    return core.take(codes == 0)
 
 
 def divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0] if number < 1 << 14 else _divisors(number)
-
-
-def _divisors(number: int) -> list[int]:
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    low = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     return sorted({*low, *(number // d for d in low)})
 
 
@@ -122,28 +135,33 @@ def _v_only(backend: Backend, axes: Axes) -> bool:
     return axes.schedule is not None and all(SCHEDULE_TABLE[name].v_shaped for name in axes.schedule)
 
 
-def _grid(
-    model: ModelSpec, hardware: HardwareProfile, workload: Workload, devices: int, axes: Axes, pp: int, vpp: int
-) -> CorePoints:
-    """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
-    tps = among(axes.tp, _tensor_sizes(model, hardware, devices))
+def _grid(asked: Asked, devices: int, pps: Sequence[int]) -> CorePoints:
+    """All combinations of PP, TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
+    model, axes = asked.model, asked.axes
+    tps = among(axes.tp, _tensor_sizes(model, asked.hardware, devices))
+    cps = among(axes.cp, _context_sizes(asked.workload, devices))
     experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
+    eps = among(axes.ep, divisors(experts) if experts else [1])
     etps = among(axes.etp, {1, *tps} if experts else [1])
-    axis = np.meshgrid(
-        tps, among(axes.cp, _context_sizes(workload, devices)), among(axes.ep, divisors(experts) if experts else [1]),
-        etps, among(axes.micro_batch, MICRO_BATCHES), indexing="ij",
-    )  # fmt: skip
-    tp, cp, ep, etp, micro_batch = (a.reshape(-1).astype(np.int64) for a in axis)
+    sizes = (tps, cps, eps, etps, among(axes.micro_batch, MICRO_BATCHES))
+    columns = _combined(axes.etp is None, *map(tuple, sizes))
+    pp = np.repeat(np.array(pps, dtype=np.int64), columns.shape[1])
+    tp, cp, ep, etp, micro_batch = np.tile(columns, len(pps))
     inner = tp * cp * pp
     dp = np.where(devices % inner == 0, devices // inner, 0)
-    core = CorePoints(pp=pp, vpp=vpp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
-    if axes.etp is None:
-        core = core.take((core.etp == 1) | (core.etp == core.tp))  # experts unsharded, or sharded as attention is
+    core = CorePoints(pp=pp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
     if isinstance(axes.dp, Between):
-        core = core.take((core.dp >= axes.dp.low) & (core.dp <= axes.dp.high))
-    elif axes.dp is not None:
-        core = core.take(np.isin(core.dp, axes.dp))
-    return core
+        return core.take((dp >= axes.dp.low) & (dp <= axes.dp.high))
+    return core if axes.dp is None else core.take(np.isin(dp, axes.dp))
+
+
+@lru_cache(maxsize=256)
+def _combined(etp_as_tp: bool, *sizes: tuple[int, ...]) -> I64:
+    """All combinations of TP, CP, EP, ETP and micro-batch, [5, C]. ``etp_as_tp``: experts are unsharded, or sharded as
+    attention is."""
+    columns = np.stack([axis.reshape(-1) for axis in np.meshgrid(*sizes, indexing="ij")]).astype(np.int64)
+    etp, tp = columns[3], columns[0]
+    return columns[:, (etp == 1) | (etp == tp)] if etp_as_tp else columns
 
 
 def _tensor_sizes(model: ModelSpec, hardware: HardwareProfile, devices: int) -> list[int]:

@@ -18,8 +18,8 @@ from autodeploy.errors import InputError
 FIELD = "--pipeline-model-parallel-layout"
 LIMIT = 4096  # virtual stages; guards against (t|)*999999999
 
-_GROUP = re.compile(r"\(([^()]+)\)\*(\d+)")
-_ITEM = re.compile(r"([EtmL|])\*(\d+)")
+_GROUP = r"\(([^()]+)\)\*(\d+)"
+_ITEM = r"([EtmL|])\*(\d+)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def parse_layout_text(text: str) -> tuple[StageText, ...]:
     """Virtual stages in order of execution. Checks the grammar, not the model."""
     flat = "".join(text.split()).replace(",", "")
     for pattern in (_GROUP, _ITEM):
-        flat = pattern.sub(lambda found: found.group(1) * _times(text, found.group(2)), flat)
+        flat = re.sub(pattern, lambda found: found.group(1) * _times(text, found.group(2)), flat)
     wrong = sorted(set(flat) - set("EtmL|"))
     if wrong or not flat:
         allowed = "made of E, t, m, L, | and repeats such as t*3 or (tt|)*29"

@@ -144,9 +144,9 @@ _FLAGS = {
 }  # fmt: skip
 # By the names of the libraries: both send a token once to each node that holds one of its experts.
 DISPATCHER_NAMES = {"deepep": "hierarchical-dedup", "hybridep": "hierarchical-dedup"}
-_COUNT = re.compile(r"([a-z]+-?)(\d{1,9})")  # more digits than cards or sequences could have overflow further on
-_SHARE = re.compile(r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)")
-_CALL = re.compile(r"(selective|full|layout)\((.*)\)", re.DOTALL)
+_COUNT = r"([a-z]+-?)(\d{1,9})"  # more digits than cards or sequences could have overflow further on
+_SHARE = r"(offload|swap)(\d*\.?\d+(?:e[+-]?\d+)?)"
+_CALL = r"(selective|full|layout)\((.*)\)"
 
 
 def parse_strategy(text: str, backend: str = "megatron") -> Strategy:
@@ -166,7 +166,7 @@ def parse_strategy(text: str, backend: str = "megatron") -> Strategy:
 
 def _read(token: str, text: str) -> dict[str, object]:
     lower = token.lower()
-    if call := _CALL.fullmatch(token) or _CALL.fullmatch(lower):
+    if "(" in token and (call := re.fullmatch(_CALL, token, re.DOTALL) or re.fullmatch(_CALL, lower, re.DOTALL)):
         return _read_call(call.group(1), call.group(2), text)
     if lower in _FLAGS:
         field, value = _FLAGS[lower]
@@ -175,9 +175,9 @@ def _read(token: str, text: str) -> dict[str, object]:
         return {"schedule": lower}
     if lower in DISPATCHERS or lower in DISPATCHER_NAMES:
         return {"dispatcher": DISPATCHER_NAMES.get(lower, lower)}
-    if share := _SHARE.fullmatch(lower):
+    if lower.startswith(tuple(_SHARES)) and (share := re.fullmatch(_SHARE, lower)):
         return {_SHARES[share.group(1)]: float(share.group(2))}
-    if (count := _COUNT.fullmatch(lower)) and count.group(1) in _COUNTS:
+    if (count := re.fullmatch(_COUNT, lower)) and count.group(1) in _COUNTS:
         return {_COUNTS[count.group(1)]: int(count.group(2))}
     raise InputError("strategy", token, "a token of the notation", _near(lower) or REMEDY)
 

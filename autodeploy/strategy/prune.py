@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -65,6 +66,7 @@ class Deviation:
     step: Callable[[StrategyBatch, Proposal], StrategyBatch]
 
 
+@lru_cache(maxsize=65536)
 def valid_groups(micro_batches: int, pp: int) -> tuple[int, int]:
     """The smallest valid micro-batch group size and the next one; 0 where there is none."""
     found = [0, 0]
@@ -81,9 +83,9 @@ def valid_groups(micro_batches: int, pp: int) -> tuple[int, int]:
 
 def groups(micro_batches: I64, pp: I64) -> tuple[I64, I64]:
     """``valid_groups`` of every strategy, [N] each."""
-    pairs, inverse = np.unique(np.stack([micro_batches, pp]), axis=1, return_inverse=True)
-    table = np.array([valid_groups(int(m), int(p)) for m, p in pairs.T], dtype=np.int64).reshape(-1, 2)
-    index = inverse.reshape(-1)
+    base = int(pp.max(initial=0)) + 1
+    pairs, index = np.unique(micro_batches * base + pp, return_inverse=True)
+    table = np.array([valid_groups(*divmod(pair, base)) for pair in pairs.tolist()], dtype=np.int64).reshape(-1, 2)
     return table[index, 0], table[index, 1]
 
 

@@ -1,6 +1,6 @@
 """What a validity rule is: a name, a sentence, a remedy, the back ends it holds for, and where a batch breaks it.
 
-Axes: N strategies.
+Axes: N strategies; or B bases and R rungs of a ladder, where the columns of the batch are [B, 1] and [1, R] (``crossed``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Proposal:
     workload: Workload
     batch: StrategyBatch
     backend: Backend
-    devices: int | None = None
+    devices: int | I64 | None = None  # cards; [N] where they differ
 
     @cached_property
     def micro_batches(self) -> I64:
@@ -66,7 +66,8 @@ ALL: tuple[str, ...] = ()
 @record(eq=False)
 class Rule:
     """``broken`` is True where a strategy breaks the rule. ``soft``: worth avoiding, not impossible; only a search
-    obeys it, and only on axes that the user left free."""
+    obeys it, and only on axes that the user left free. ``relief``: it reads recompute, recompute_layers, swap_frac or
+    offload_frac; the other rules look at the bases of a ladder alone."""
 
     name: str
     text: str
@@ -74,6 +75,7 @@ class Rule:
     broken: Callable[[Proposal], Bool]
     backends: tuple[str, ...] = ALL
     soft: bool = False
+    relief: bool = False
 
     def holds_for(self, backend: str) -> bool:
         return not self.backends or backend in self.backends

@@ -21,7 +21,10 @@ from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import I64, Bool, StrategyBatch
 
 RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES + MINDSPEED_RULES + TORCHTITAN_RULES
+OPTION_RULES = RULES[len(WORLD_RULES) :]
+RELIEF_RULES = tuple(rule for rule in RULES if rule.relief)
 OK = 0
+_CODE = {rule.name: code for code, rule in enumerate(RULES, start=1)}
 
 
 def check(
@@ -31,30 +34,27 @@ def check(
     batch: StrategyBatch,
     backend: str,
     *,
-    devices: int | None = None,
+    devices: int | I64 | None = None,
     soft: bool = False,
     among: tuple[Rule, ...] = RULES,
 ) -> I64:
-    """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``."""
+    """Code of the first rule that each strategy breaks, [N]: 0 none, else ``RULES[code - 1]``. [B, R] of a crossed batch.
+    ``among``: rules in the order of ``RULES``."""
     case = Proposal(
         model=model, hardware=hardware, workload=workload, batch=batch, backend=backend_named(backend), devices=devices
     )
-    codes = np.zeros(len(batch), dtype=np.int64)
+    codes = np.zeros(np.broadcast_shapes(batch.tp.shape, batch.recompute.shape), dtype=np.int64)
     for code, rule in _asked(backend, soft, among):
-        broken = rule.broken(case)
+        broken = np.asarray(rule.broken(case))
         if broken.any():
             codes[(codes == OK) & broken] = code
     return codes
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _asked(backend: str, soft: bool, among: tuple[Rule, ...]) -> tuple[tuple[int, Rule], ...]:
-    """The rules among those that hold for a back end, with their codes."""
-    return tuple(
-        (code, rule)
-        for code, rule in enumerate(RULES, start=1)
-        if rule in among and rule.holds_for(backend) and (soft or not rule.soft)
-    )
+    """The rules that hold for a back end, with their codes."""
+    return tuple((_CODE[rule.name], rule) for rule in among if rule.holds_for(backend) and (soft or not rule.soft))
 
 
 def rule_of(code: int) -> Rule | None:

@@ -16,9 +16,11 @@ def _dispatcher_is(case: Proposal, name: str) -> Bool:
 
 
 def _zero(case: Proposal) -> Bool:
-    flat = ~np.isin(case.batch.zero_stage, case.backend.zero_stages)
-    piped = ~np.isin(case.batch.zero_stage, case.backend.zero_stages_pipelined)
-    return np.where(case.batch.pp > 1, piped, flat)
+    def lacks(stages: tuple[int, ...]) -> Bool:
+        return np.all([case.batch.zero_stage != stage for stage in stages], axis=0)
+
+    flat, piped = case.backend.zero_stages, case.backend.zero_stages_pipelined
+    return lacks(flat) if flat == piped else np.where(case.batch.pp > 1, lacks(piped), lacks(flat))
 
 
 def _dispatcher(case: Proposal) -> Bool:
@@ -59,30 +61,35 @@ FEATURE_RULES = (
         text="full recompute covers every module",
         remedy="write full alone, or modules without full",
         broken=_recompute_alone,
+        relief=True,
     ),
     Rule(
         name="recompute-nested",
         text="recomputing the whole MoE layer covers its activation",
         remedy="drop moe_act",
         broken=lambda c: c.recomputes("moe") & c.recomputes("moe_act"),
+        relief=True,
     ),
     Rule(
         name="recompute-mla",
         text="mla_up_proj needs MLA attention",
         remedy="drop mla_up_proj",
         broken=lambda c: c.recomputes("mla_up_proj") & _no_mla(c),
+        relief=True,
     ),
     Rule(
         name="recompute-moe",
         text="moe and moe_act need a mixture-of-experts model",
         remedy="recompute mlp instead",
         broken=lambda c: c.recomputes("moe", "moe_act") & (not c.moe),
+        relief=True,
     ),
     Rule(
         name="recompute-mlp",
         text="mlp needs dense feed-forward layers",
         remedy="recompute moe or moe_act instead",
         broken=lambda c: c.recomputes("mlp") & _no_dense(c),
+        relief=True,
     ),
     Rule(
         name="recompute-layers",
@@ -91,18 +98,21 @@ FEATURE_RULES = (
         broken=lambda c: (
             (c.batch.recompute_layers > 0) & (~c.recomputes("full") | (not c.backend.partial_full_recompute))
         ),
+        relief=True,
     ),
     Rule(
         name="swap-backend",
         text="the back end does not swap activations to the host",
         remedy="drop swap, recompute instead",
         broken=lambda c: (c.batch.swap_frac > 0) & (not c.backend.swaps_activations),
+        relief=True,
     ),
     Rule(
         name="offload-backend",
         text="the back end does not keep part of the optimizer on the host",
         remedy="drop offload",
         broken=lambda c: (c.batch.offload_frac > 0) & (not c.backend.offloads_optimizer),
+        relief=True,
     ),
     Rule(
         name="offload-needs-zero",
@@ -110,6 +120,7 @@ FEATURE_RULES = (
         remedy="use ZeRO1",
         broken=lambda c: (c.batch.offload_frac > 0) & (c.batch.zero_stage == 0),
         backends=(*MEGATRON, "mindspeed"),
+        relief=True,
     ),
     Rule(
         name="dispatcher-backend",
@@ -160,6 +171,7 @@ FEATURE_RULES = (
         remedy="recompute mla_up_proj, layernorm and moe_act instead",
         broken=lambda c: c.batch.ep_overlap & c.recomputes("full", "moe"),
         backends=MEGATRON,
+        relief=True,
     ),
     Rule(
         name="megatron-overlap-fsdp",

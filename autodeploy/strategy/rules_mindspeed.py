@@ -81,6 +81,7 @@ MINDSPEED_RULES = (
         remedy="recompute instead of swapping, or drop ep-overlap",
         broken=lambda c: c.batch.ep_overlap & (c.batch.swap_frac > 0),
         backends=MINDSPEED,
+        relief=True,
     ),
     Rule(
         name="fb-overlap-fsdp",
@@ -152,6 +153,7 @@ MINDSPEED_RULES = (
         remedy="recompute instead of swapping, or use interleaved",
         broken=lambda c: _dualpipev(c, c.batch.swap_frac > 0),
         backends=MINDSPEED,
+        relief=True,
     ),
     Rule(
         name="dualpipev-tied",
@@ -166,6 +168,7 @@ MINDSPEED_RULES = (
         remedy="write swap1, or recompute instead",
         broken=lambda c: (c.batch.swap_frac > 0) & (c.batch.swap_frac < 1),
         backends=MINDSPEED,
+        relief=True,
     ),
     Rule(
         name="offload-whole",
@@ -173,6 +176,7 @@ MINDSPEED_RULES = (
         remedy="write offload1, or drop it",
         broken=lambda c: (c.batch.offload_frac > 0) & (c.batch.offload_frac < 1),
         backends=MINDSPEED,
+        relief=True,
     ),
     Rule(
         name="cp-sliding-window",

@@ -28,9 +28,14 @@ def _group(case: Proposal) -> Bool:
     return case.scheduled(schedules_where(lambda s: s.grouped)) & (pp > 1) & wrong
 
 
+ANY_NUMBER = 1 << 30  # of chunks
+
+
 def _chunks(case: Proposal) -> Bool:
-    allowed = np.array([schedule.chunks.allow(case.batch.vpp) for schedule in SCHEDULE_TABLE.values()])
-    return ~allowed[case.batch.schedule, np.arange(len(case.batch))]
+    chunks = [schedule.chunks for schedule in SCHEDULE_TABLE.values()]
+    least = np.array([each.least for each in chunks])[case.batch.schedule]
+    most = np.array([ANY_NUMBER if each.most is None else each.most for each in chunks])[case.batch.schedule]
+    return (case.batch.vpp < least) | (case.batch.vpp > most)
 
 
 def _too_few_turns(case: Proposal) -> Bool:

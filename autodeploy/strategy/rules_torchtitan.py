@@ -36,6 +36,7 @@ TORCHTITAN_RULES = (
         remedy="use full, or selective(layernorm,moe_act)",
         broken=lambda c: (c.batch.recompute & ~MODULES) > 0,
         backends=TORCHTITAN,
+        relief=True,
     ),
     Rule(
         name="torchtitan-overlap",
@@ -50,6 +51,7 @@ TORCHTITAN_RULES = (
         remedy="drop the recompute, or ep-overlap",
         broken=lambda c: c.batch.ep_overlap & (c.batch.recompute > 0),
         backends=TORCHTITAN,
+        relief=True,
     ),
     Rule(
         name="torchtitan-etp",

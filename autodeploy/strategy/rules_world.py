@@ -44,7 +44,7 @@ def _any_of(case: Proposal, conditions: list[Bool]) -> Bool:
 def _world(case: Proposal) -> Bool:
     b = case.batch
     cards = b.tp * b.cp * b.pp * b.dp
-    return (b.dp < 1) | (cards != case.devices if case.devices else cards < 1)
+    return (b.dp < 1) | (cards < 1 if case.devices is None else cards != case.devices)
 
 
 def _expert_world(case: Proposal) -> Bool:

@@ -20,9 +20,7 @@ from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
-LAID_OUT = (
-    1 << 15
-)  # costs that are put in the order of the waves at a time: all of a few strategies, a few waves of many
+LAID_OUT = 1 << 15  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,40 +98,40 @@ def interleaved_s(costs: ChunkCosts, order: Program) -> tuple[F64, F64]:
 
 
 class _Waves:
-    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next."""
+    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next; gradients from
+    the end of the order. A wave's window of either starts at the last rank's place; ranks outside do nothing."""
 
     def __init__(self, hop_s: F64, order: Program) -> None:
-        self.order, self.hop_s = order, hop_s
+        self.order, self.pp, self.total = order, order.pp, order.total
         self.clock = np.zeros((order.pp, len(hop_s)))
+        self.hop_s = np.tile(hop_s, (order.pp, 1))  # adds faster than a row
+        self.sends = bool(hop_s.any())
         self.forwards, self.gradients = np.zeros((order.total, len(hop_s))), np.zeros((order.total, len(hop_s)))
         self.round_s = np.zeros(len(hop_s))
 
-    def mark(self, wave: int) -> None:
-        if wave in self.order.round_waves:
-            self.round_s = self.clock[-1] - self.round_s
+    def mark(self) -> None:
+        self.round_s = self.clock[-1] - self.round_s
 
-    def forward_window(self, wave: int) -> tuple[int, int, int]:
-        """Place of the last rank's forward; ranks, low and high, that do one."""
-        at = wave - self.order.pp + 1
-        return at, max(0, -at), min(self.order.pp, self.order.total - at)
+    def move_on(self, places: F64, window: int, seconds: F64, least: int = 0) -> None:
+        """Ranks from `least` on do one operation: from the arrivals of their inputs to those of their outputs."""
+        low, high = max(least, -window), min(self.pp, self.total - window)
+        clock, hop_s, arrives = self.clock, self.hop_s, places[window + low : window + high]
+        if high - low < self.pp:
+            clock, seconds, hop_s = clock[low:high], seconds[low:high], hop_s[low:high]
+        np.maximum(clock, arrives, out=clock)
+        np.add(clock, seconds, clock)
+        np.add(clock, hop_s, arrives)
 
-    def backward_window(self, wave: int) -> tuple[int, int, int]:
-        """Place, from the end, of the last rank's backward; ranks, low and high, that do one."""
-        at = self.order.waves - self.order.pp - wave
-        return at, max(0, -at), min(self.order.pp, self.order.total - at)
-
-    def wrap_forward(self, at: int) -> None:
-        """From the last rank to the first, a chunk later."""
-        place = self.order.next_chunk[at]
-        if place:
-            self.forwards[place] = self.forwards[at]
-
-    def wrap_gradient(self, wave: int) -> None:
-        """From the first rank to the last, a chunk earlier."""
-        turn = wave - self.order.turned
-        place = self.order.next_chunk[turn]
-        if place:
-            self.gradients[-1 - place] = self.gradients[-1 - turn]
+    def wrap(self, place: int, turn: int) -> None:
+        """Of the last rank's forward the output to the first, a chunk later; of the first's backward to the last."""
+        if 0 <= place < self.total:
+            later = self.order.next_chunk[place]
+            if later:
+                self.forwards[later] = self.forwards[place]
+        if turn >= 0:
+            later = self.order.next_chunk[turn]
+            if later:
+                self.gradients[-1 - later] = self.gradients[-1 - turn]
 
 
 class _OneByOne(_Waves):
@@ -141,30 +139,20 @@ class _OneByOne(_Waves):
 
     def __init__(self, costs: ChunkCosts, order: Program) -> None:
         super().__init__(costs.p2p_s, order)
-        self.costs = costs
+        self.costs = ((costs.forward_s, order.forward), (costs.backward_s, order.backward))
 
     def run(self) -> None:
-        order, costs = self.order, self.costs
-        laid_out = order.laid_out(0, order.waves, (costs.forward_s, order.forward), (costs.backward_s, order.backward))
-        for wave, (forward_s, backward_s) in enumerate(laid_out):
-            self.mark(wave)
-            if wave < order.total + order.pp - 1:
-                at, low, high = self.forward_window(wave)
-                self._move_on(low, high, self.forwards[at + low : at + high], forward_s)
-                if not low:
-                    self.wrap_forward(at)
-            if wave > order.turned - order.pp:
-                at, low, high = self.backward_window(wave)
-                self._move_on(low, high, self.gradients[at + low : at + high], backward_s)
-                if high == order.pp:
-                    self.wrap_gradient(wave)
-
-    def _move_on(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
-        """Ranks low..high-1, from the arrivals of their inputs to those of their outputs."""
-        clock = self.clock[low:high]
-        np.maximum(clock, arrives, out=clock)
-        np.add(clock, seconds[low:high], clock)
-        np.add(clock, self.hop_s, arrives)
+        order, total = self.order, self.total
+        window, back = 1 - self.pp, order.waves - self.pp
+        for wave, (forward_s, backward_s) in enumerate(order.laid_out(0, order.waves, *self.costs)):
+            if wave in order.round_waves:
+                self.mark()
+            if window < total:
+                self.move_on(self.forwards, window, forward_s)
+            if back < total:
+                self.move_on(self.gradients, back, backward_s)
+            self.wrap(window, wave - order.turned)
+            window, back = window + 1, back - 1
 
 
 class _SideBySide(_Waves):
@@ -173,64 +161,61 @@ class _SideBySide(_Waves):
 
     def __init__(self, costs: ChunkCosts, lanes: LaneCosts, order: Program) -> None:
         super().__init__(costs.p2p_s, order)
-        self.pair = (lanes.pair_s(*order.paired), order.pair)
         self.forward, self.backward = (lanes.forward.alone_s, order.forward), (lanes.backward.alone_s, order.backward)
-        self.gradient, self.compute = (lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward)
+        self.pair = ((lanes.pair_s(*order.paired), order.pair), self.forward, self.backward)
+        self.alone = ((lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward))
 
     def run(self) -> None:
-        """Leads; pairs beside the rest of the leads or the first backwards alone; backwards alone."""
-        order, first_pair = self.order, self.order.turned - self.order.pp + 1
-        last_pair = order.total + order.pp - 1
-        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first_pair, last_pair), self.forward)):
-            at, low, high = self.forward_window(wave)
-            self._lead(low, high, self.forwards[at + low : at + high], forward_s)
-            if not low:
-                self.wrap_forward(at)
-        parts = (self.forward, self.backward, self.pair, self.gradient, self.compute)
-        for wave, seconds in enumerate(order.laid_out(first_pair, last_pair, *parts), first_pair):
-            self.mark(wave)
-            self._turn(wave, *seconds)
-        first_alone = max(first_pair, last_pair)
-        for wave, seconds in enumerate(
-            order.laid_out(first_alone, order.waves, self.gradient, self.compute), first_alone
+        """Leads; then the last ranks do pairs, those before them the rest of the lead, or their backwards; and these."""
+        order, first, last = self.order, self.order.turned - self.pp + 1, self.total + self.pp - 1
+        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first, last), self.forward)):
+            self.move_on(self.forwards, wave - self.pp + 1, forward_s)
+            self.wrap(wave - self.pp + 1, -1)
+        self._turns(first, last)
+        alone = max(first, last)
+        for wave, (gradient_s, compute_s) in enumerate(order.laid_out(alone, order.waves, *self.alone), alone):
+            self._go_back(order.waves - self.pp - wave, gradient_s, compute_s)
+            self.wrap(self.total, wave - order.turned)
+
+    def _turns(self, first: int, last: int) -> None:
+        order, pp, total = self.order, self.pp, self.total
+        window, back = first - pp + 1, order.waves - pp - first
+        for wave, (*own_s, gradient_s, compute_s) in enumerate(
+            order.laid_out(first, last, *self.pair, *self.alone), first
         ):
-            at, low, high = self.backward_window(wave)
-            self._alone(low, high, self.gradients[at + low : at + high], *seconds)
-            if high == order.pp:
-                self.wrap_gradient(wave)
+            if wave in order.round_waves:
+                self.mark()
+            pairs = min(pp, total - window, total - back)
+            self._pair(pairs, self.forwards[window : window + pairs], self.gradients[back : back + pairs], own_s)
+            if pairs < pp and total - window > pairs:
+                self.move_on(self.forwards, window, own_s[1], least=pairs)
+            elif pairs < pp and total - back > pairs:
+                self._go_back(back, gradient_s, compute_s, least=pairs)
+            self.wrap(window, wave - order.turned)
+            window, back = window + 1, back - 1
 
-    def _lead(self, low: int, high: int, arrives: F64, seconds: F64) -> None:
-        clock = self.clock[low:high]
-        np.maximum(clock, arrives, out=clock)
-        np.add(clock, seconds[low:high], clock)
-        np.add(clock, self.hop_s, arrives)
-
-    def _turn(self, wave: int, forward_s: F64, backward_s: F64, pair_s: F64, gradient_s: F64, compute_s: F64) -> None:
-        """The last ranks do pairs, those before them what there is: forwards of the lead, or backwards."""
-        at, low, high = self.forward_window(wave)
-        back_at, back_low, back_high = self.backward_window(wave)
-        pairs = min(high, back_high)
-        if high > pairs:
-            self._lead(pairs, high, self.forwards[at + pairs : at + high], forward_s)
-        if back_high > pairs:
-            self._alone(pairs, back_high, self.gradients[back_at + pairs : back_at + back_high], gradient_s, compute_s)
-        forwards, gradients = self.forwards[at : at + pairs], self.gradients[back_at : back_at + pairs]
-        clock = self.clock[:pairs]
-        np.add(clock, pair_s[:pairs], clock)
-        for arrives, seconds in ((forwards, forward_s), (gradients, backward_s)):
-            np.add(arrives, seconds[:pairs], arrives)
-            np.maximum(arrives, clock, out=arrives)
+    def _pair(self, pairs: int, forwards: F64, gradients: F64, seconds: list[F64]) -> None:
+        clock, hop_s, (pair_s, forward_s, backward_s) = self.clock, self.hop_s, seconds
+        if pairs < self.pp:
+            clock, hop_s, pair_s = clock[:pairs], hop_s[:pairs], pair_s[:pairs]
+            forward_s, backward_s = forward_s[:pairs], backward_s[:pairs]
+        np.add(clock, pair_s, clock)
+        np.add(forwards, forward_s, forwards)
+        np.maximum(forwards, clock, out=forwards)
+        np.add(gradients, backward_s, gradients)
+        np.maximum(gradients, clock, out=gradients)
         np.maximum(forwards, gradients, out=clock)
-        np.add(forwards, self.hop_s, forwards)
-        np.add(gradients, self.hop_s, gradients)
-        self.wrap_forward(at)
-        if back_high == self.order.pp:
-            self.wrap_gradient(wave)
+        if self.sends:
+            np.add(forwards, hop_s, forwards)
+            np.add(gradients, hop_s, gradients)
 
-    def _alone(self, low: int, high: int, arrives: F64, gradient_s: F64, compute_s: F64) -> None:
-        clock = self.clock[low:high]
+    def _go_back(self, window: int, gradient_s: F64, compute_s: F64, least: int = 0) -> None:
+        """Backwards alone of the ranks from `least` on."""
+        low, high = max(least, -window), min(self.pp, self.total - window)
+        clock, arrives = self.clock[low:high], self.gradients[window + low : window + high]
         np.maximum(clock, arrives, out=clock)  # the gradient is there, and the rank free
         np.add(clock, gradient_s[low:high], arrives)
         np.add(clock, compute_s[low:high], clock)
         np.maximum(clock, arrives, out=clock)
-        np.add(arrives, self.hop_s, arrives)
+        if self.sends:
+            np.add(arrives, self.hop_s[low:high], arrives)

@@ -62,16 +62,13 @@ def stages_of_ranks(schedule: Schedule, pp: int, vpp: int) -> I64:
 
 def rank_seconds(schedule: Schedule, c: PipelineCosts) -> RankSeconds:
     """Of all ranks, [P, N]."""
-    serial = _serial(schedule, c)
     if c.lanes is None:
-        return serial
+        return _serial(schedule, c)
     overlapped = _on_lanes(schedule, c, c.lanes)
-    if not schedule.grouped:
-        return overlapped
-    few = c.micro_batches < c.pp  # priced one after the other
+    few = schedule.grouped & (c.micro_batches < c.pp)  # priced one after the other
     if not few.any():
         return overlapped
-    names = (field.name for field in fields(RankSeconds))
+    serial, names = _serial(schedule, c), (field.name for field in fields(RankSeconds))
     return RankSeconds(**{name: np.where(few, getattr(serial, name), getattr(overlapped, name)) for name in names})
 
 
@@ -114,15 +111,17 @@ class _Ranks:
     """Sums over stages, [S, N] -> [P, N]."""
 
     def __init__(self, schedule: Schedule, c: PipelineCosts) -> None:
-        self.pp, self.stages, self.hop_s = c.pp, stages_of_ranks(schedule, c.pp, c.vpp), c.p2p_s
-        self.share = 1.0 / schedule.weight_copies
+        self.pp, self.loop, self.hop_s = c.pp, schedule.placement == "loop", c.p2p_s
+        self.stages, self.share = stages_of_ranks(schedule, c.pp, c.vpp), 1.0 / schedule.weight_copies
 
     def sums(self, seconds: F64) -> F64:
         """Over the stages of each rank."""
-        return np.asarray(seconds[self.stages].sum(axis=1) * self.share)
+        if self.loop:
+            return seconds.reshape(-1, self.pp, seconds.shape[1]).sum(axis=0)
+        return seconds[self.stages].sum(axis=1) * self.share
 
     def before(self, seconds: F64) -> F64:
         """Over the stages before the first of each rank, and the hops between."""
-        first = self.stages[:, 0]
         way = seconds[: self.pp] + self.hop_s
-        return np.asarray((np.cumsum(way, axis=0) - way)[first])
+        past = np.cumsum(way, axis=0) - way
+        return np.asarray(past if self.share == 1.0 else past[self.stages[:, 0]])

@@ -66,11 +66,11 @@ def closed_form_step_s(
 def _seconds(schedule: Schedule, costs: PipelineCosts) -> F64:
     """Rounds of groups that pass at the pace of the last one worked through still take what each rank has to do."""
     seconds = schedule.closed_form(costs)
-    if not schedule.grouped or (costs.micro_batches <= ROUNDS * costs.group).all():
+    skips = costs.micro_batches > ROUNDS * costs.group
+    if not schedule.grouped or not skips.any():
         return seconds
-    return np.maximum(
-        seconds, least_pipeline_s(schedule, rank_seconds(schedule, costs), costs.micro_batches).max(axis=0)
-    )
+    least = least_pipeline_s(schedule, rank_seconds(schedule, costs), costs.micro_batches).max(axis=0)
+    return np.maximum(seconds, np.where(skips, least, 0.0))
 
 
 def in_flight_chunks(schedule: str, pp: int, vpp: int, micro_batches: ArrayLike, group: ArrayLike = 0) -> F64:

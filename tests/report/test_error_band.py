@@ -9,6 +9,7 @@ from autodeploy.accuracy.held_out import SOURCES, held_out_families
 from autodeploy.hardware import hardware_names, load_hardware
 from autodeploy.models import load_model
 from autodeploy.report.error_band import (
+    ACCURACY,
     LEAST,
     PULL,
     Family,
@@ -16,6 +17,7 @@ from autodeploy.report.error_band import (
     read_table,
     shipped_table,
     weighted_quantile,
+    write_group_bands,
     write_table,
 )
 from autodeploy.report.likeness import FIELDS, LEVELS, Likeness, device_family, likeness
@@ -117,6 +119,14 @@ def test_likeness_of_a_case():
 
 
 # ---------------------------------------------------------------------------------------------------- the shipped table
+
+
+def test_the_shipped_bands_are_those_of_the_shipped_table():
+    text = (ACCURACY / "group_bands.json").read_text(encoding="utf-8")
+    assert text == write_group_bands(shipped_table()), "run scripts/error_bands.py"
+    for like in {f.like for f in shipped_table()} | {LIKE, OTHER}:
+        for quantity in ("time", "memory"):
+            assert band_of(like, quantity) == band_of(like, quantity, table=shipped_table())
 
 
 def test_the_table_reads_back_and_leaves_out_what_is_put_aside():

@@ -9,12 +9,20 @@ from hypothesis import strategies as st
 
 from autodeploy.search.candidates import Candidates, best_first, compact_layouts, group_key, objective, price
 from autodeploy.search.rank import identities, rank
-from autodeploy.search.shortlist import best_of_groups, nearest_misses, pareto_front, rank_within_group, shorten
+from autodeploy.search.shortlist import (
+    Keeping,
+    best_of_groups,
+    nearest_misses,
+    pareto_front,
+    rank_within_group,
+    shorten,
+)
 from autodeploy.search.space import WalkCounts, chunks
 from cost_models.strategies import StrategyBatch
 from tests.search import fakes
 
 CAP = fakes.HARDWARE.usable_bytes
+KEEPING = Keeping(top=8, groups=5, cap_bytes=CAP, safe_bytes=0.9 * CAP, misses=True)
 
 
 def everything() -> Candidates:
@@ -34,7 +42,7 @@ def test_layouts_become_one_each() -> None:
 
 def test_groups_keep_their_best() -> None:
     candidates = everything()
-    groups = best_of_groups(candidates, variants=1)
+    groups = best_of_groups(candidates, variants=1, groups=len(candidates))
     first, second = group_key(candidates.batch)
     best = {}
     for key, score in zip(zip(first.tolist(), second.tolist(), strict=True), candidates.score, strict=True):
@@ -64,17 +72,16 @@ def test_pareto_front_against_brute_force() -> None:
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=30))
 def test_merging_parts_is_shortening_the_whole(cuts: list[int]) -> None:
     candidates = everything()
-    whole = shorten(candidates, 8, CAP)
+    whole = shorten(candidates, KEEPING)
     edges = sorted({0, len(candidates), *(cut % len(candidates) for cut in cuts)})
     merged = None
     for low, high in zip(edges[:-1], edges[1:], strict=True):
-        part = shorten(candidates.take(slice(low, high)), 8, CAP)
-        merged = part if merged is None else merged.merge(part, 8)
+        part = shorten(candidates.take(slice(low, high)), KEEPING)
+        merged = part if merged is None else merged.merge(part, KEEPING)
     assert merged is not None
-    assert (merged.priced, merged.feasible) == (whole.priced, whole.feasible)
-    for name in ("groups", "overall", "front", "almost"):
+    assert (merged.screened, merged.feasible) == (whole.screened, whole.feasible)
+    for name in ("groups", "overall", "front", "almost", "sizes", "safe", "plain", "misses"):
         assert identities(getattr(merged, name)) == identities(getattr(whole, name))
-    assert list(merged.misses.reserved_bytes) == list(whole.misses.reserved_bytes)
 
 
 def test_misses_are_of_different_groups() -> None:

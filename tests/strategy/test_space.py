@@ -18,7 +18,7 @@ from autodeploy.strategy.prune import DEVIATIONS, DOMINATED
 from autodeploy.strategy.rules import check
 from autodeploy.strategy.space import CHUNK, SpaceChunks, enumerate_space
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
-from cost_models.strategies import Bool, StrategyBatch
+from cost_models.strategies import StrategyBatch
 from tests.strategy import specs
 
 PANGU = specs.PANGU_ULTRA_MOE
@@ -133,25 +133,6 @@ def test_ten_micro_batches_over_pp4_run_in_groups_of_5() -> None:
     batch = walked(space_of(specs.LLAMA3_8B, 4, batch=10, axes=axes))
     assert set(batch.micro_batch_group.tolist()) == {5}
     assert "G5" in str(batch_to_strategy(batch))
-
-
-def test_more_relief_only_where_it_is_needed() -> None:
-    """Fits: whatever recomputes something; never at MBS8."""
-
-    def fits(batch: StrategyBatch) -> Bool:
-        return (batch.recompute > 0) & (batch.micro_batch < 8) | (batch.micro_batch == 1)
-
-    workload = Workload(seq_length=4096, global_batch=64)
-    arguments = (specs.QWEN3_30B, specs.NVIDIA, workload, 16, "megatron")
-    everything = walked(enumerate_space(*arguments))
-    space = enumerate_space(*arguments, fits=fits)
-    asked = walked(space)
-    assert keys(asked) < keys(everything)
-    relief = (asked.recompute > 0) | (asked.swap_frac > 0) | (asked.offload_frac > 0)
-    assert not relief[asked.micro_batch == 1].any() and relief[asked.micro_batch == 2].any()
-    assert space.counts.pruned["relief-not-needed"] and space.counts.pruned["no-relief-fits"]
-    best = everything.take(fits(everything) & (everything.recompute == 0) & (everything.swap_frac == 0))
-    assert keys(best.take(best.offload_frac == 0)) <= keys(asked)
 
 
 # ------------------------------------------------------------------------------------------------------ axes
