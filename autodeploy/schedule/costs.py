@@ -56,7 +56,7 @@ class LayerSegments:
 
     def packed(self) -> F64:
         """[S, L, K, N] with each stage's empty layers moved to the end, as `structures` counts layers."""
-        present = (self.seconds > 0).any(axis=(0, 3))
+        present = np.asarray((self.seconds > 0).any(axis=(0, 3)))
         moved = self.seconds
         if (present[:, 1:] & ~present[:, :-1]).any():
             order = np.argsort(~present, axis=1, kind="stable")

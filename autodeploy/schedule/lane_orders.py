@@ -137,7 +137,10 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
         )
         best = rule[-1]
         lane = nodes[best].lane
-        heappop(now[lane] or later[lane])
+        if now[lane]:
+            heappop(now[lane])
+        else:
+            heappop(later[lane])
         end = start + length[best]
         free_s[lane] = free = round(end, 9)
         while later[lane] and later[lane][0][0] <= free:
