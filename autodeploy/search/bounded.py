@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from autodeploy.search.candidates import Candidates, compact_layouts, group_key, no_candidates, objective_of
+from autodeploy.search.candidates import (
+    Candidates,
+    compact_layouts,
+    first_of_equals,
+    group_key,
+    no_candidates,
+    objective_of,
+)
 from autodeploy.search.cutoffs import Scored, cutoffs, margins
-from autodeploy.search.rank import identities
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import Keeping, Shortlist, departures_of, raised, shorten
 from autodeploy.search.twin import Twin
@@ -21,9 +27,9 @@ from autodeploy.strategy.laddered import Laddered
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 WINDOW = 1 << 20  # strategies remembered before the best of them are priced and the others forgotten
-FIRST_BATCH = 512  # priced at once; each batch after it is twice as large
+FIRST_BATCH = 1024  # priced at once; each batch after it is twice as large
 SLACK = 1e-6  # best first goes by scores in single precision; a bound may exceed the price by its rounding
-AHEAD = 1.02  # what is priced though, going by bounds alone, it would just miss: bounds lie a little below prices
+AHEAD = 1.05  # what is priced though, going by bounds alone, it would just miss: bounds lie a little below prices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,5 +213,4 @@ def distinct(shortlist: Shortlist) -> Candidates:
     """What a shortlist holds, each strategy once."""
     kept = [getattr(shortlist, name) for name in ("groups", "overall", "front", "almost", "sizes", "safe", "plain")]
     every = Candidates.concatenate(kept)
-    first = {identity: i for i, identity in reversed(list(enumerate(identities(every))))}
-    return every.take(np.array(sorted(first.values()), dtype=np.intp))
+    return every.take(first_of_equals(every.batch))

@@ -59,7 +59,7 @@ def no_candidates() -> Candidates:
 
 def compact_layouts(batch: StrategyBatch) -> StrategyBatch:
     """The same strategies with only the layouts they use, each once, in order of first use."""
-    used = np.unique(batch.layout)
+    used = np.flatnonzero(np.bincount(batch.layout, minlength=1))  # np.unique would import numpy.ma
     table: dict[object, int] = {}
     layouts: list[Layout] = []
     renumbered = np.zeros(len(batch.layouts) + 1, dtype=np.int64)

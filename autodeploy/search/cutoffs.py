@@ -53,18 +53,18 @@ class Cutoffs:
 
 def cutoffs(known: Scored, size_of: I64, keeping: Keeping) -> Cutoffs:
     """``size_of`` [G]: the number of cards of each group, as its place among them."""
-    groups, top = len(size_of), keeping.top
+    groups = len(size_of)
     kind = kinds(known.memory_bytes, keeping)
     fitting, safe, almost = (known.take(kind >= FITS), known.take(kind == SAFE), known.take(kind == ALMOST))
-    overall = nth(fitting.score, top)
+    overall = nth(fitting.score, keeping.top)
     sizes = best(fitting.score, size_of[fitting.group], int(size_of.max(initial=0)) + 1)
     kept = np.maximum(np.maximum(leading(fitting.score, fitting.group, groups, keeping), overall), sizes[size_of])
-    of_safe = best_leading(safe.score, safe.group, groups, top)
+    of_safe = best_leading(safe.score, safe.group, groups, keeping.groups)
     of_almost = np.minimum(leading(almost.score, almost.group, groups, keeping), overall)
     order = np.argsort(fitting.memory_bytes)
     return Cutoffs(
         score=np.stack([of_almost, kept, np.maximum(kept, of_safe)]),
-        raised=best_leading(safe.raised, safe.group, groups, top),
+        raised=best_leading(safe.raised, safe.group, groups, keeping.groups),
         memory_bytes=fitting.memory_bytes[order],
         step_s=np.minimum.accumulate(fitting.step_s[order]),
     )
@@ -105,15 +105,15 @@ def best(score: F64, group: I64, groups: int) -> F64:
     return least
 
 
-def best_leading(score: F64, group: I64, groups: int, top: int) -> F64:
-    """Least score of each group, of those among the ``top`` best; [G]."""
+def best_leading(score: F64, group: I64, groups: int, first: int) -> F64:
+    """Least score of each group, of those among the ``first`` best; [G]."""
     least = best(score, group, groups)
-    return np.minimum(least, nth(least, top))
+    return np.minimum(least, nth(least, first))
 
 
 def leading(score: F64, group: I64, groups: int, keeping: Keeping) -> F64:
     """As ``best_leading``, with several variants of each group."""
-    last = nth(best(score, group, groups), keeping.top)
+    last = nth(best(score, group, groups), keeping.groups)
     near = np.flatnonzero(score <= last)
     order = near[np.lexsort((score[near], group[near]))]
     starts = np.searchsorted(group[order], np.arange(groups))

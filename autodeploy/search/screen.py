@@ -10,12 +10,15 @@ from itertools import chain
 
 from autodeploy.search.bounded import BoundedScreen
 from autodeploy.search.candidates import Candidates, price
+from autodeploy.search.leaders import SIMULATED
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.shortlist import Keeping, Shortlist, shorten
 from autodeploy.search.space import Sized, WalkCounts, chunks, plans
 from autodeploy.search.twin import Twin
 from autodeploy.search.workers import Pool, priced_in_pool, workers_for
 from cost_models.strategies import StrategyBatch
+
+REFINED = 64  # strategies kept whatever their group, to be moved around
 
 OnPriced = Callable[[Candidates], None]
 
@@ -51,15 +54,11 @@ def screen(
     return Screened(run.shortlist, run.counts, time.monotonic() - began, run.timed_out, run.interrupted)
 
 
-def kept(request: SearchRequest) -> int:
-    """Strategies kept whatever their group: all that may be shown, or refined."""
-    return max(request.top, 64)
-
-
 def keeping_of(request: SearchRequest) -> Keeping:
+    """All that may be shown, replayed or refined."""
     return Keeping(
-        top=kept(request), cap_bytes=request.hardware.usable_bytes, safe_bytes=request.safe_bytes,
-        misses=request.keep_oversized,
+        top=max(request.top, REFINED), groups=max(request.top, SIMULATED), cap_bytes=request.hardware.usable_bytes,
+        safe_bytes=request.safe_bytes, misses=request.keep_oversized,
     )  # fmt: skip
 
 

@@ -23,10 +23,11 @@ ALMOST_FRAC = 0.35  # of the cap: how far over it a strategy may be for swap or 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """How much is kept: groups, and strategies whatever their group; up to which memory a strategy fits the card, and is
+    """How much is kept: strategies whatever their group, and groups; up to which memory a strategy fits the card, and is
     likely enough to fit it; whether the nearest misses are asked for."""
 
     top: int
+    groups: int
     cap_bytes: float
     safe_bytes: float
     misses: bool = False
@@ -86,14 +87,14 @@ def _kept(parts: dict[str, Candidates], keeping: Keeping, screened: int, feasibl
     """What is kept of each list, best first."""
     overall = parts["overall"].take(slice(0, keeping.top))
     return Shortlist(
-        groups=leading(parts["groups"], VARIANTS_PER_GROUP, keeping.top),
+        groups=leading(parts["groups"], VARIANTS_PER_GROUP, keeping.groups),
         overall=overall,
         front=pareto_front(parts["front"]),
         misses=nearest_misses(parts["misses"]) if keeping.misses else parts["misses"].take(slice(0, 0)),
-        almost=leading(_faster(parts["almost"], overall, keeping.top), VARIANTS_PER_GROUP, keeping.top),
+        almost=leading(_faster(parts["almost"], overall, keeping.top), VARIANTS_PER_GROUP, keeping.groups),
         sizes=best_of_sizes(parts["sizes"]),
-        safe=leading(parts["safe"], 1, keeping.top),
-        plain=plainest(parts["plain"], keeping.top),
+        safe=leading(parts["safe"], 1, keeping.groups),
+        plain=plainest(parts["plain"], keeping.groups),
         screened=screened,
         feasible=feasible,
     )

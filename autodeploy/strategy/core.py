@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,33 +81,25 @@ class Asked:
 def core_points(asked: Asked, times: Callable[[int], int], rejected: Counter[str]) -> CorePoints:
     """Core points that the rules of division allow, by number of cards and PP. ``rejected`` counts the others, each as
     often as ``times`` says for its PP: once for each VPP that it goes with."""
-    grids = [
-        (devices, pp, _grid(asked, devices, pp))
-        for devices in asked.sizes
-        for pp in pipeline_sizes(asked.model, devices, asked.axes)
-        if times(pp)
-    ]
+    grids = [_grid(asked, devices, [pp for pp in pipeline_sizes(asked.model, devices, asked.axes) if times(pp)])
+             for devices in asked.sizes]  # fmt: skip
     if not grids:
         return CorePoints(*np.zeros((7, 0), dtype=np.int64))
-    core = CorePoints.concatenate([grid for *_, grid in grids])
+    core = CorePoints.concatenate(grids)
     codes = check(
         asked.model, asked.hardware, asked.workload, core.plain(), asked.backend.name,
-        devices=np.repeat([devices for devices, *_ in grids], [len(grid) for *_, grid in grids]),
-        soft=asked.axes.tp is None, among=WORLD_RULES,
+        devices=np.repeat(asked.sizes, [len(grid) for grid in grids]), soft=asked.axes.tp is None, among=WORLD_RULES,
     )  # fmt: skip
-    often = np.repeat([times(int(pp)) for _, pp, _ in grids], [len(grid) for *_, grid in grids])
-    counted = np.bincount(codes, weights=often)
-    for code in np.flatnonzero(counted[1:]) + 1:
+    out = np.flatnonzero(codes)
+    pps, place = np.unique(core.pp[out], return_inverse=True)
+    counted = np.bincount(codes[out], weights=np.array([times(pp) for pp in pps.tolist()], dtype=np.int64)[place])
+    for code in np.flatnonzero(counted):
         rejected[RULES[code - 1].name] += int(counted[code])
     return core.take(codes == 0)
 
 
 def divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0] if number < 1 << 14 else _divisors(number)
-
-
-def _divisors(number: int) -> list[int]:
-    low = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    low = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
     return sorted({*low, *(number // d for d in low)})
 
 
@@ -141,28 +135,33 @@ def _v_only(backend: Backend, axes: Axes) -> bool:
     return axes.schedule is not None and all(SCHEDULE_TABLE[name].v_shaped for name in axes.schedule)
 
 
-def _grid(asked: Asked, devices: int, pp: int) -> CorePoints:
-    """All combinations of TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
+def _grid(asked: Asked, devices: int, pps: Sequence[int]) -> CorePoints:
+    """All combinations of PP, TP, CP, EP, ETP and micro-batch candidates, [C]. DP follows; 0 where it is no number."""
     model, axes = asked.model, asked.axes
     tps = among(axes.tp, _tensor_sizes(model, asked.hardware, devices))
+    cps = among(axes.cp, _context_sizes(asked.workload, devices))
     experts = max((k.feed_forward.experts for k in model.kinds if k.feed_forward), default=0)
+    eps = among(axes.ep, divisors(experts) if experts else [1])
     etps = among(axes.etp, {1, *tps} if experts else [1])
-    axis = np.meshgrid(
-        tps, among(axes.cp, _context_sizes(asked.workload, devices)),
-        among(axes.ep, divisors(experts) if experts else [1]), etps, among(axes.micro_batch, MICRO_BATCHES), indexing="ij",
-    )  # fmt: skip
-    tp, cp, ep, etp, micro_batch = (a.reshape(-1).astype(np.int64) for a in axis)
+    sizes = (tps, cps, eps, etps, among(axes.micro_batch, MICRO_BATCHES))
+    columns = _combined(axes.etp is None, *map(tuple, sizes))
+    pp = np.repeat(np.array(pps, dtype=np.int64), columns.shape[1])
+    tp, cp, ep, etp, micro_batch = np.tile(columns, len(pps))
     inner = tp * cp * pp
     dp = np.where(devices % inner == 0, devices // inner, 0)
-    keep = np.ones(len(tp), dtype=bool)
-    if axes.etp is None:
-        keep &= (etp == 1) | (etp == tp)  # experts unsharded, or sharded as attention is
+    core = CorePoints(pp=pp, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch)
     if isinstance(axes.dp, Between):
-        keep &= (dp >= axes.dp.low) & (dp <= axes.dp.high)
-    elif axes.dp is not None:
-        keep &= np.isin(dp, axes.dp)
-    pps = np.full(len(tp), pp, dtype=np.int64)
-    return CorePoints(pp=pps, tp=tp, cp=cp, ep=ep, etp=etp, dp=dp, micro_batch=micro_batch).take(keep)
+        return core.take((dp >= axes.dp.low) & (dp <= axes.dp.high))
+    return core if axes.dp is None else core.take(np.isin(dp, axes.dp))
+
+
+@lru_cache(maxsize=256)
+def _combined(etp_as_tp: bool, *sizes: tuple[int, ...]) -> I64:
+    """All combinations of TP, CP, EP, ETP and micro-batch, [5, C]. ``etp_as_tp``: experts are unsharded, or sharded as
+    attention is."""
+    columns = np.stack([axis.reshape(-1) for axis in np.meshgrid(*sizes, indexing="ij")]).astype(np.int64)
+    etp, tp = columns[3], columns[0]
+    return columns[:, (etp == 1) | (etp == tp)] if etp_as_tp else columns
 
 
 def _tensor_sizes(model: ModelSpec, hardware: HardwareProfile, devices: int) -> list[int]:

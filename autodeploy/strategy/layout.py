@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.layout_text import StageText, parse_layout_text, print_layout_text
 from autodeploy.strategy.split import Split
-from autodeploy.strategy.weights import head_weight, layer_weight, mtp_weight
+from autodeploy.strategy.splits import Ends, Stages, balance, balanced_splits
 from cost_models.inputs import ModelSpec
 from cost_models.strategies import F64, Layout
 
@@ -45,34 +44,45 @@ def layouts_for(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Plac
 
     Empty where the model has too few layers for pp * vpp virtual stages.
     """
+    return list(_layouts(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped))
+
+
+def _filling(backend: str, vpp: int, placing: Placing) -> str:
     filled = backend == "mindspeed" and placing.ep_overlap and not placing.v_shaped and vpp > 1
-    return list(_layouts(model, pp, vpp, FILLED if filled else backend, placing.v_shaped))
+    return FILLED if filled else backend
 
 
 @lru_cache(maxsize=8192)
 def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> tuple[Layout, ...]:
-    default = _default(model, pp, vpp, backend, v_shaped)
-    if default is None:
+    default, first = _default(model, pp, vpp, backend, v_shaped), _first(model, pp, vpp, backend, v_shaped)
+    if default is None or first is None:
         return ()
     splits = [default]
     if pp > 1:
-        best = _balance(model, pp, v_shaped, default)
-        for split in _candidates(model, pp, vpp, backend, v_shaped):
-            if len(splits) > ALTERNATES or not _clearly_less(_balance(model, pp, v_shaped, split), best):
+        best = balance(model, Stages(pp, vpp, v_shaped), default)
+        for split, its_balance in _candidates(model, pp, vpp, backend, v_shaped):
+            if len(splits) > ALTERNATES or not _clearly_less(its_balance, best):
                 break
             if all(split.layers != kept.layers or split.mtp != kept.mtp for kept in splits):
                 splits.append(_named(model, pp, vpp, backend, split))
-    return tuple(_layout(model, pp, vpp, split, "" if i == 0 else split.text) for i, split in enumerate(splits))
+    return first, *(_layout(model, pp, vpp, split, split.text) for split in splits[1:])
+
+
+@lru_cache(maxsize=8192)
+def _first(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Layout | None:
+    """The default alone: alternatives are for a search."""
+    default = _default(model, pp, vpp, backend, v_shaped)
+    return None if default is None else _layout(model, pp, vpp, default, "")
 
 
 def default_layout(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> Layout:
-    found = layouts_for(model, pp, vpp, backend, placing)
-    if not found:
+    found = _first(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped)
+    if found is None:
         raise InputError(
             "strategy.pp", pp, f"such that PP x VPP = {pp * vpp} stages hold {model.num_layers} layers on {backend}",
             "lower PP or VPP",
         )  # fmt: skip
-    return found[0]
+    return found
 
 
 def parse_layout(text: str, model: ModelSpec, pp: int, vpp: int) -> Layout:
@@ -179,30 +189,22 @@ def _torchtitan(total: int, stages: int) -> Split | None:
 # ----------------------------------------------------------------------------------------------- candidates
 
 
-def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> list[Split]:
-    """Best balanced first. First stage two fewer to one more, last stage down to none, the rest even to one layer, MTP
-    alone where allowed."""
-    total, stages = model.num_layers, pp * vpp
-    if stages == 1:
-        return [Split((total,), 0, "")]
-    slots = -(-total // stages)
-    most = slots if backend == "mindspeed" else slots + 1  # MindSpeed: beyond the slots there is no room
-    alone = model.mtp_modules > 0 and backend not in ("mindspeed", FILLED, "torchtitan") and not v_shaped and pp > 2
-    least = int(backend == FILLED)  # decoder layers that every stage holds; MTP stands behind them all: not alone
-    found: list[Split] = []
-    for tail in (0, 1) if alone else (0,):  # stages behind the MTP modules: they hold the head alone
-        inner = stages - 2 - tail
-        for first in range(max(least, slots - 2), most + 1):
-            for last in range(max(least, slots - 5), slots + 1):
-                rest = total - first - last
-                if rest < 0 or (inner == 0 and rest) or (inner and -(-rest // inner) > most):
-                    continue
-                if inner and backend != "mindspeed" and rest < inner:
-                    continue  # a stage in the middle with nothing to do
-                layers = _inner_layers(model, pp, v_shaped, first, inner, rest, last, tail)
-                found.append(Split(layers, stages - 1 - tail, ""))
-    found.sort(key=lambda split: _balance(model, pp, v_shaped, split))
-    return found
+def _candidates(
+    model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool
+) -> tuple[tuple[Split, tuple[float, float]], ...]:
+    """Best balanced first, each with its balance. MTP alone where the back end can write it."""
+    stages = Stages(pp, vpp, v_shaped)
+    if len(stages) == 1:
+        split = Split((model.num_layers,), 0, "")
+        return ((split, balance(model, stages, split)),)
+    slots, mindspeed = -(-model.num_layers // len(stages)), backend == "mindspeed"
+    ends = Ends(
+        least=int(backend == FILLED),  # decoder layers that every stage holds; MTP stands behind them all: not alone
+        most=slots if mindspeed else slots + 1,  # MindSpeed: beyond the slots there is no room
+        empty=mindspeed,
+        alone=model.mtp_modules > 0 and backend not in ("mindspeed", FILLED, "torchtitan") and not v_shaped and pp > 2,
+    )
+    return balanced_splits(model, stages, ends)
 
 
 def _named(model: ModelSpec, pp: int, vpp: int, backend: str, split: Split) -> Split:
@@ -214,68 +216,16 @@ def _named(model: ModelSpec, pp: int, vpp: int, backend: str, split: Split) -> S
 def _best(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Split | None:
     """The best balanced candidate in which no stage holds more than its even share, rounded up."""
     slots = -(-model.num_layers // (pp * vpp))
-    for split in _candidates(model, pp, vpp, backend, v_shaped):
+    for split, _ in _candidates(model, pp, vpp, backend, v_shaped):
         if max(split.layers) <= slots:
             return _named(model, pp, vpp, backend, split)
     return None
-
-
-def _inner_layers(
-    model: ModelSpec, pp: int, v_shaped: bool, first: int, inner: int, rest: int, last: int, tail: int
-) -> tuple[int, ...]:
-    """Even to one layer; the larger stages go to the ranks that carry least, later stages first (less is in flight)."""
-    base, extra = divmod(rest, inner) if inner else (0, 0)
-    layers = [first, *([base] * inner), last, *([0] * tail)]
-    if not extra:
-        return tuple(layers)
-    layer, ranks = layer_weight(model.hidden, model.layers[-1][0]), _ranks(len(layers), pp, v_shaped)
-    load = [0.0] * pp
-    for rank, count in zip(ranks, layers, strict=True):
-        load[rank] += count * layer
-    load[ranks[-1]] += head_weight(model)
-    load[ranks[-1 - tail]] += mtp_weight(model)
-    free: list[list[int]] = [[] for _ in range(pp)]  # stages of each rank that may still grow, the latest last
-    for s in range(1, inner + 1):
-        free[ranks[s]].append(s)
-    heap = [(load[rank], -stages[-1]) for rank, stages in enumerate(free) if stages]
-    heapify(heap)
-    for _ in range(extra):
-        weight, s = heappop(heap)
-        layers[-s] += 1
-        stages = free[ranks[-s]]
-        stages.pop()
-        if stages:
-            heappush(heap, (weight + layer, -stages[-1]))
-    return tuple(layers)
-
-
-@lru_cache(maxsize=4096)
-def _ranks(stages: int, pp: int, v_shaped: bool) -> tuple[int, ...]:
-    return tuple(rank_of(s, pp, v_shaped) for s in range(stages))
 
 
 def rank_of(stage: int, pp: int, v_shaped: bool) -> int:
     """Rank that holds a virtual stage: chunk s // pp on rank s % pp; V-shaped schedules place odd chunks in reverse."""
     chunk, place = divmod(stage, pp)
     return pp - 1 - place if v_shaped and chunk % 2 else place
-
-
-def _balance(model: ModelSpec, pp: int, v_shaped: bool, split: Split) -> tuple[float, float]:
-    """(largest rank sum, largest stage) in rough weight."""
-    upto, head, mtp = _cumulative_weight(model)
-    ends = np.cumsum([0, *split.layers])
-    stage = np.diff(upto[ends])
-    stage[-1] += head
-    stage[split.mtp] += mtp
-    return float(np.bincount(_ranks(len(stage), pp, v_shaped), stage).max()), float(stage.max())
-
-
-@lru_cache(maxsize=64)
-def _cumulative_weight(model: ModelSpec) -> tuple[F64, float, float]:
-    """Rough weight of the first n layers [L + 1], of the head, and of the MTP modules."""
-    kinds = np.array([layer_weight(model.hidden, kind) for kind in model.kinds])
-    layers = kinds[np.array(model.layer_sequence())]
-    return np.concatenate([[0.0], layers.cumsum()]), head_weight(model), mtp_weight(model)
 
 
 def _clearly_less(candidate: tuple[float, float], default: tuple[float, float]) -> bool:
@@ -305,14 +255,21 @@ def _layout(model: ModelSpec, pp: int, vpp: int, split: Split, key: str) -> Layo
 
 def _counts(model: ModelSpec, split: Split) -> F64:
     """[S, K + 3]: layers of each kind, then embedding, MTP modules, head."""
-    kinds, sequence = len(model.kinds), np.array(model.layer_sequence())
+    upto, kinds = _kinds_upto(model), len(model.kinds)
     counts = np.zeros((len(split.layers), kinds + 3))
-    stage = np.repeat(np.arange(len(split.layers)), split.layers)
-    np.add.at(counts, (stage, sequence), 1.0)
+    counts[:, :kinds] = np.diff(upto[np.cumsum([0, *split.layers])], axis=0)
     counts[0, kinds] = 1.0
     counts[split.mtp, kinds + 1] = model.mtp_modules
     counts[-1, kinds + 2] = 1.0
     return counts
+
+
+@lru_cache(maxsize=64)
+def _kinds_upto(model: ModelSpec) -> F64:
+    """Layers of each kind among the first n, [L + 1, K]."""
+    upto = np.zeros((model.num_layers + 1, len(model.kinds)))
+    upto[np.arange(1, model.num_layers + 1), np.array(model.layer_sequence())] = 1.0
+    return upto.cumsum(axis=0)
 
 
 def _from_noops(total: int, stages: int, text: str) -> Split:

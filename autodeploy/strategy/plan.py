@@ -18,7 +18,7 @@ from autodeploy.strategy.cuts import Cut
 from autodeploy.strategy.laddered import Laddered, crossed, ladder_of
 from autodeploy.strategy.prune import DEVIATIONS, DOMINATED, groups
 from autodeploy.strategy.rule import Proposal, Rule
-from autodeploy.strategy.rules import RELIEF_RULES, RULES, check
+from autodeploy.strategy.rules import OPTION_RULES, RELIEF_RULES, RULES, check
 from autodeploy.strategy.rules_torchtitan import micro_batches_per_round
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import I64, Bool, Ladder, StrategyBatch
@@ -92,7 +92,8 @@ class SpacePlan:
 
     def _valid_bases(self, bases: StrategyBatch, counts: SpaceCounts) -> I64:
         """Rows that break no rule and (unless audited) that no other strategy of the space dominates."""
-        codes = self._check(bases)
+        known = self.asked.axes.sequence_parallel is None  # else what the core points were checked for no longer holds
+        codes = self._check(bases, OPTION_RULES if known else RULES)
         _count(codes, counts)
         rows = np.flatnonzero(codes == 0)
         if self.asked.axes.dispatcher is not None:

@@ -21,6 +21,7 @@ from cost_models.inputs import HardwareProfile, ModelSpec, Workload
 from cost_models.strategies import I64, Bool, StrategyBatch
 
 RULES: tuple[Rule, ...] = WORLD_RULES + PIPELINE_RULES + FEATURE_RULES + MINDSPEED_RULES + TORCHTITAN_RULES
+OPTION_RULES = RULES[len(WORLD_RULES) :]
 RELIEF_RULES = tuple(rule for rule in RULES if rule.relief)
 OK = 0
 _CODE = {rule.name: code for code, rule in enumerate(RULES, start=1)}

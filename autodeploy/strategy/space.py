@@ -65,7 +65,7 @@ class Space:
     def _pieces(self, core: CorePoints, counts: SpaceCounts) -> Iterator[Piece]:
         """Every cut with the core points that it goes with."""
         oversized: dict[tuple[int, float], Bool] = {}
-        for pp in np.unique(core.pp).tolist():
+        for pp in sorted(set(core.pp.tolist())):
             rows = np.flatnonzero(core.pp == pp)
             for cut in self._cuts_of(pp)[0]:
                 counts.core += len(rows)

@@ -159,17 +159,18 @@ def _keys(batch: StrategyBatch) -> list[list[int]]:
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6), count=st.integers(1, 300), tightness=st.sampled_from((0.5, 0.9, 0.99)),
-    objective=st.sampled_from(OBJECTIVES), top=st.sampled_from((1, 3, 10)), cuts=st.integers(1, 5),
+    objective=st.sampled_from(OBJECTIVES), top=st.sampled_from((1, 3, 10)),
+    groups=st.sampled_from((1, 5, 30)), cuts=st.integers(1, 5),
     batch=st.sampled_from((1, 7, 64)),
 )  # fmt: skip
 def test_whatever_the_bounds(
-    seed: int, count: int, tightness: float, objective: str, top: int, cuts: int, batch: int
+    seed: int, count: int, tightness: float, objective: str, top: int, groups: int, cuts: int, batch: int
 ) -> None:
     random = np.random.default_rng(seed)
     space = random_space(random, count)
     priced, bounded_by = synthetic(space, random, tightness)
     request = fakes.request(objective=objective, safe_usage=0.8)
-    keeping = replace(keeping_of(request), top=top)
+    keeping = replace(keeping_of(request), top=top, groups=groups)
     twin = Twin(evaluate=priced, space=fakes.space, valid=fakes.valid, bounds=bounded_by)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "FIRST_BATCH", batch)

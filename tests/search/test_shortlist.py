@@ -22,7 +22,7 @@ from cost_models.strategies import StrategyBatch
 from tests.search import fakes
 
 CAP = fakes.HARDWARE.usable_bytes
-KEEPING = Keeping(top=8, cap_bytes=CAP, safe_bytes=0.9 * CAP, misses=True)
+KEEPING = Keeping(top=8, groups=5, cap_bytes=CAP, safe_bytes=0.9 * CAP, misses=True)
 
 
 def everything() -> Candidates:
