@@ -5,7 +5,7 @@ Axes: N strategies, S = pp * vpp virtual stages, K layer kinds of the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -147,8 +147,23 @@ class Ladder:
 
     def take(self, rows: I64 | slice) -> Ladder:
         """Of some of the bases."""
-        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Ladder(**{name: value if value.ndim == 1 else value[rows] for name, value in arrays.items()})
+        return self._each(lambda value: value if value.ndim == 1 else value[rows])
+
+    def part(self, rungs: slice) -> Ladder:
+        """Some of the rungs."""
+        return self._each(lambda value: value[..., rungs])
+
+    def _each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Ladder:
+        return Ladder(**{each.name: change(getattr(self, each.name)) for each in fields(self)})
+
+    def rung_by_rung(self, bases: StrategyBatch) -> StrategyBatch:
+        """All bases under the first rung, then all under the next: row r * B + b, [R * B]."""
+        shape = (len(bases), len(self))
+        every = bases if len(self) == 1 else bases.take(np.tile(np.arange(len(bases)), len(self)))
+        columns: dict[str, Any] = {
+            each.name: np.broadcast_to(getattr(self, each.name), shape).T.reshape(-1) for each in fields(self)
+        }
+        return replace(every, **columns)
 
     def expand(self, bases: StrategyBatch) -> StrategyBatch:
         """Bases x ladder, base by base: row b * R + r, [B * R]."""

@@ -59,7 +59,10 @@ def trials(
     measured: opt.Measured = None,
     fit_probability: opt.FitProbability = 0.9,
     method: opt.Method = "auto",
-    study_trials: Annotated[int, typer.Option("--trials", help="Trials of the search's Optuna study.")] = 200,
+    study_trials: Annotated[
+        int | None,
+        typer.Option("--trials", help="Trials of an Optuna study of the search. [200 with a study's method]"),
+    ] = None,
     seed: opt.Seed = 0,
     export_dir: ExportDir = None,
     format: opt.Format = "table",

@@ -44,14 +44,18 @@ def layouts_for(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Plac
 
     Empty where the model has too few layers for pp * vpp virtual stages.
     """
+    return list(_layouts(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped))
+
+
+def _filling(backend: str, vpp: int, placing: Placing) -> str:
     filled = backend == "mindspeed" and placing.ep_overlap and not placing.v_shaped and vpp > 1
-    return list(_layouts(model, pp, vpp, FILLED if filled else backend, placing.v_shaped))
+    return FILLED if filled else backend
 
 
 @lru_cache(maxsize=8192)
 def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> tuple[Layout, ...]:
-    default = _default(model, pp, vpp, backend, v_shaped)
-    if default is None:
+    default, first = _default(model, pp, vpp, backend, v_shaped), _first(model, pp, vpp, backend, v_shaped)
+    if default is None or first is None:
         return ()
     splits = [default]
     if pp > 1:
@@ -61,17 +65,24 @@ def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) 
                 break
             if all(split.layers != kept.layers or split.mtp != kept.mtp for kept in splits):
                 splits.append(_named(model, pp, vpp, backend, split))
-    return tuple(_layout(model, pp, vpp, split, "" if i == 0 else split.text) for i, split in enumerate(splits))
+    return first, *(_layout(model, pp, vpp, split, split.text) for split in splits[1:])
+
+
+@lru_cache(maxsize=8192)
+def _first(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Layout | None:
+    """The default alone: alternatives are for a search."""
+    default = _default(model, pp, vpp, backend, v_shaped)
+    return None if default is None else _layout(model, pp, vpp, default, "")
 
 
 def default_layout(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> Layout:
-    found = layouts_for(model, pp, vpp, backend, placing)
-    if not found:
+    found = _first(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped)
+    if found is None:
         raise InputError(
             "strategy.pp", pp, f"such that PP x VPP = {pp * vpp} stages hold {model.num_layers} layers on {backend}",
             "lower PP or VPP",
         )  # fmt: skip
-    return found[0]
+    return found
 
 
 def parse_layout(text: str, model: ModelSpec, pp: int, vpp: int) -> Layout:

@@ -110,7 +110,7 @@ def _optimizer_of_ranks_s(dense: F64, expert: F64, group: PricedBatch) -> F64:
     on_card, on_host = ends[:, 0], ends[:, 1]
     some = np.flatnonzero(group.batch.offload_frac)
     if len(some):
-        share = group.batch.offload_frac[some, None]
+        on_card, share = on_card.copy(), group.batch.offload_frac[some, None]
         on_card[some] = (1.0 - share) * on_card[some] + share * on_host[some]
     return on_card
 

@@ -130,11 +130,14 @@ class Geometry:
         runs = tuple(zip(starts.tolist(), ends.tolist(), of.reshape(-1)[starts].tolist(), strict=True))
         return replace(_geometry(tuple(self.each[g] for g in used), of.reshape(-1)), runs=runs)
 
-    def repeated(self, first: int, last: int, count: int) -> Geometry:
-        """The strategies ``first`` to ``last``, each ``count`` times."""
-        cut = ((max(start, first) - first, min(end, last) - first, g) for start, end, g in self.runs)
-        runs = tuple((start * count, end * count, g) for start, end, g in cut if start < end)
-        return replace(self, of=np.repeat(self.of[first:last], count), runs=runs)
+    def repeated(self, count: int) -> Geometry:
+        """All strategies once more, ``count`` times in all."""
+        if count == 1:
+            return self
+        size = len(self.of)
+        runs = tuple((start + k * size, end + k * size, g) for k in range(count) for start, end, g in self.runs)
+        few = len(runs) * LONG <= size * count
+        return replace(self, of=np.tile(self.of, count), runs=runs if few else ())
 
     def over_all_stages(self, per_column: F64) -> F64:
         """[N, C] of a layer of each column -> [N], of the whole model."""
@@ -167,6 +170,7 @@ def most(values: F64) -> F64:
 
 
 FEW = 32
+LONG = 16  # strategies of one geometry in a row for which a product of their own pays
 PLACEMENT = np.array([PLACEMENTS.index(schedule.placement) for schedule in SCHEDULE_TABLE.values()])
 
 

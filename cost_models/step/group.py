@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.case import Case
 from cost_models.inputs import Workload
@@ -60,8 +62,8 @@ class PricedBatch:
     geometry: Geometry
     bases: PricedBatch | None = None
     base: I64 | None = None
-    rungs: int = 0  # where the rows are bases in a row under a whole ladder, else 0
-    known: dict[Callable[[PricedBatch], Any], Any] = field(default_factory=dict)  # of bases: what was worked out
+    rungs: int = 0  # where the rows are all bases under one rung after another, else 0
+    known: dict[object, Any] = field(default_factory=dict)  # of bases: what was worked out
 
     @property
     def micro_batches(self) -> I64:
@@ -78,17 +80,17 @@ class PricedBatch:
         """Strategies that gather parameters and scatter gradients in every micro-batch, [N]."""
         return self.once(_shards_each_use)
 
-    def under(self, ladder: Ladder, first: int, last: int) -> PricedBatch:
-        """The bases ``first`` to ``last`` under every rung, base by base."""
+    def under(self, ladder: Ladder) -> PricedBatch:
+        """All strategies under the first rung, then all under the next: what no relief changes is worked out once."""
         rungs, prices = len(ladder), self.table.prices
-        batch = ladder.expand(self.batch.take(slice(first, last)))
+        batch = ladder.rung_by_rung(self.batch)
         table = PriceTable(
-            prices=prices, point=np.repeat(self.table.point[first:last], rungs), mask=prices.of_mask(batch.recompute),
+            prices=prices, point=np.tile(self.table.point, rungs), mask=prices.of_mask(batch.recompute),
             plain=prices.of_mask(batch.recompute & ~FULL),
         )  # fmt: skip
         return PricedBatch(
-            case=self.case, batch=batch, table=table, geometry=self.geometry.repeated(first, last, rungs), bases=self,
-            base=np.repeat(np.arange(first, last), rungs), rungs=rungs,
+            case=self.case, batch=batch, table=table, geometry=self.geometry.repeated(rungs), bases=self,
+            base=np.tile(np.arange(len(self.batch)), rungs), rungs=rungs,
         )  # fmt: skip
 
     def take(self, rows: I64) -> PricedBatch:
@@ -110,17 +112,26 @@ class PricedBatch:
         """A quantity [N, ...] that no relief changes; a named function, by which the bases know it."""
         if self.bases is None:
             return quantity(self)
-        found = self.bases.worked_out(quantity)
+        found: NDArray[Any] = self.bases.worked_out(quantity)
+        if self.rungs:
+            return np.tile(found, (self.rungs, *[1] * (found.ndim - 1))) if self.rungs > 1 else found  # type: ignore[return-value]
         assert self.base is not None
-        if not self.rungs:
-            return found[self.base]  # type: ignore[return-value]
-        return np.repeat(found[self.base[0] : self.base[-1] + 1], self.rungs, axis=0)  # type: ignore[return-value]
+        return found.take(self.base, axis=0)  # type: ignore[return-value]
 
-    def worked_out(self, quantity: Callable[[PricedBatch], Array]) -> Array:
+    def once_a_mask(self, quantity: Callable[[PricedBatch], F64]) -> F64:
+        """A quantity [N, ...] that recompute changes, swap and offload do not."""
+        if self.bases is None or not self.rungs:
+            return quantity(self)
+        key = (quantity, self.batch.recompute.tobytes(), self.batch.recompute_layers.tobytes())
+        if key not in self.bases.known:
+            self.bases.known[key] = _kept(quantity(self))
+        return self.bases.known[key]  # type: ignore[no-any-return]
+
+    def worked_out(self, quantity: Callable[[PricedBatch], Any]) -> Any:
         """The quantity of these strategies, once."""
         if quantity not in self.known:
-            self.known[quantity] = quantity(self)
-        return self.known[quantity]  # type: ignore[no-any-return]
+            self.known[quantity] = _kept(quantity(self))
+        return self.known[quantity]
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""
@@ -140,14 +151,18 @@ class PricedBatch:
 
     def through(self, values: F64, tables: Callable[[PricedBatch], F64]) -> F64:
         """[N, A] through tables [N, A, B] that no relief changes -> [N, B]."""
-        if self.bases is None or self.base is None or not self.rungs:
-            return np.asarray(np.einsum("na,nab->nb", values, self.once(tables)))
-        own = self.bases.worked_out(tables)[self.base[0] : self.base[-1] + 1]
-        return np.matmul(values.reshape(len(own), -1, values.shape[1]), own).reshape(len(values), -1)
+        table = self.once(tables)
+        return reduce(np.add, (values[:, a, None] * table[:, a] for a in range(values.shape[1])))
 
     def work_by_rank(self, stage_s: F64) -> F64:
         """[N, S] -> [N, P]: what a rank works on for one micro-batch. Fed from both ends, it has half of two stages."""
         return self.geometry.contract(stage_s, self.geometry.work)
+
+
+def _kept(found: Array) -> Array:
+    """Handed out again and again: nobody may write into it."""
+    found.flags.writeable = False
+    return found
 
 
 def _micro_batches(own: PricedBatch) -> I64:

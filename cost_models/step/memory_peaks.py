@@ -166,21 +166,26 @@ def fullest(options: list[Moment]) -> Moment:
 def workspace(group: PricedBatch) -> Workspace:
     """Working sets of every rank."""
     stack = group.case.workload.stack
+    ranks = group.geometry.ranks
     fixed = group.once(_fixed_workspace)
-    kinds, ranks = len(group.case.model.kinds), group.geometry.ranks
     loss, embedding, step, cached = (fixed[:, i * ranks : (i + 1) * ranks] for i in range(4))
-    gradients = fixed[:, 4 * ranks :]  # [N, K]
-    prices, table = group.table.prices, group.table
-    none = prices.masks.index(0)  # the price list always has it
-    back = table.masked(prices.saved_bytes[:, none : none + 1, :kinds] - prices.saved_bytes[:, :, :kinds], table.mask)
     buckets = stack.bucket_elements * (group.case.workload.grad_reduce_bytes + BF16)
     return Workspace(
         loss=loss,
-        layer=_widest(gradients + back, group),
+        layer=group.once_a_mask(_layer_workspace),
         embedding=embedding,
         step=step,
         kept=cached + (LIBRARY_WORKSPACE_BYTES if stack.transformer_engine else 0.0) + buckets,
     )
+
+
+def _layer_workspace(group: PricedBatch) -> F64:
+    """Of a layer's backward: its gradients, and what recompute brings back, [N, P]."""
+    prices, table, kinds = group.table.prices, group.table, len(group.case.model.kinds)
+    gradients = group.once(_fixed_workspace)[:, 4 * group.geometry.ranks :]  # [N, K]
+    none = prices.masks.index(0)  # the price list always has it
+    back = prices.saved_bytes[:, none : none + 1, :kinds] - prices.saved_bytes[:, :, :kinds]
+    return _widest(gradients + table.masked(back, table.mask), group)
 
 
 def _fixed_workspace(group: PricedBatch) -> F64:

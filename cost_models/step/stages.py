@@ -60,11 +60,9 @@ class Taken:
 
 def stage_costs(group: PricedBatch) -> StageCosts:
     """Contracts the price list with the layer counts of the layouts."""
-    prices = group.table.prices
     forward_s, input_s, weight_s, forward_ep_s, input_ep_s = group.once(_without_relief).transpose(1, 0, 2)
     share = full_share(group)
-    again = _blend(prices.totals_s[3], group, share)
-    again_ep = _blend(prices.recompute_s[:, :, :, EP], group, share) if prices.exchanges else np.zeros_like(again)
+    again, again_ep, saved = group.once_a_mask(_under_recompute).transpose(1, 0, 2)
     return StageCosts(
         forward_s=forward_s,
         backward_input_s=input_s + again,
@@ -73,11 +71,18 @@ def stage_costs(group: PricedBatch) -> StageCosts:
         backward_ep_s=input_ep_s + again_ep,
         recompute_s=again,
         recompute_ep_s=again_ep,
-        saved_bytes=_blend(prices.saved_bytes, group, share),
+        saved_bytes=saved,
         swapped_bytes=_swapped(group, share),
         p2p_s=group.once(boundary_s),
         full_share=share,
     )
+
+
+def _under_recompute(group: PricedBatch) -> F64:
+    """Seconds that run again, of them expert communication, and saved bytes of each stage, [N, 3, S]."""
+    prices, share = group.table.prices, full_share(group)
+    tables = (prices.totals_s[3], prices.recompute_s[:, :, :, EP], prices.saved_bytes)
+    return np.stack([_blend(table, group, share) for table in tables], axis=1)
 
 
 def _without_relief(own: PricedBatch) -> F64:

@@ -85,3 +85,17 @@ def test_of_no_strategy_there_is_nothing_to_say() -> None:
     none = some(case, 16, "megatron", Axes(), 3).take(np.zeros(0, dtype=np.int64))
     assert len(evaluate(case, none).step_s) == len(price(case, none).step_s) == 0
     assert bounds(case, none, LADDER).least_step_s.shape == (0, len(LADDER))
+
+
+def test_what_does_not_fit_is_not_timed_and_the_rest_is_as_ever() -> None:
+    case = Case(
+        model=load_model("mixtral-8x7b"), hardware=load_hardware("h100-sxm"),
+        workload=Workload(seq_length=4096, global_batch=256),
+    )  # fmt: skip
+    bases = some(case, 64, "megatron", Axes(), 300)
+    every, most_bytes = bounds(case, bases, LADDER), case.hardware.usable_bytes
+    few = bounds(case, bases, LADDER, most_bytes)
+    fit = every.peak_reserved_bytes <= most_bytes
+    assert 0.1 < fit.mean() < 0.9 and (few.peak_reserved_bytes == every.peak_reserved_bytes).all()
+    assert few.least_step_s[fit] == pytest.approx(every.least_step_s[fit], rel=1e-12)
+    assert (few.least_step_s <= every.least_step_s * (1 + 1e-12)).all()
