@@ -42,7 +42,7 @@ class BoundedScreen:
         """Pass 1 over one part; and pass 2 where the window is full."""
         if not len(part):
             return None
-        found = self.bounds(self.request.case, part.bases, part.ladder)
+        found = self.bounds(self.request.case, part.bases, part.ladder, self.keeping.almost_bytes)
         memory = found.peak_reserved_bytes
         self._in_window += len(part)
         self.screened += len(part)

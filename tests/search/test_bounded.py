@@ -154,9 +154,10 @@ def synthetic(space: Laddered, random: np.random.Generator, tightness: float) ->
             step_s=step_s[rows], peak_reserved_bytes=memory[rows], feasible=memory[rows] <= case.hardware.usable_bytes
         )
 
-    def bounded_by(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+    def bounded_by(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float) -> Bounds:
         rows = at(bases)[0]
-        return Bounds(least_step_s=least[rows], peak_reserved_bytes=memory[rows])
+        least_step_s = np.where(memory[rows] > most_bytes, 0.0, least[rows])
+        return Bounds(least_step_s=least_step_s, peak_reserved_bytes=memory[rows])
 
     return priced, bounded_by
 
