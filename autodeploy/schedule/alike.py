@@ -28,8 +28,10 @@ def parts_alike(segments: LayerSegments, plan_s: F64 | None) -> list[I64]:
     if plan_s is not None:
         planned = np.ascontiguousarray(plan_s).view(np.uint8).reshape(count, -1)
         keys = np.concatenate([keys, planned], axis=1)
-    _, first, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return [np.flatnonzero(index.reshape(-1) == part) for part in np.argsort(first)]
+    parts: dict[bytes, list[int]] = {}
+    for row, key in enumerate(keys):
+        parts.setdefault(key.tobytes(), []).append(row)
+    return [np.array(rows) for rows in parts.values()]
 
 
 def plan_costs_s(request: SimulationRequest) -> F64:

@@ -112,17 +112,19 @@ def _priced(works: Sequence[Work], jobs: list[_Job]) -> F64:
         own_cells = stages.cells[:, :, job.rows]
         cells.append(own_cells.reshape(-1, len(job.rows)))
         first_cell += len(cells[-1])
+    priced: dict[tuple[int, int], int] = {}  # what several entries order alike once
+    at, which = [], []
     for entry in CATALOGUE:
-        templates += [slot_template(kinds, structures, entry.name) for kinds, structures, _ in distinct]
-    at = np.array([[*cell, cell[-1]][:2] for _, _, cell in distinct])
-    costs = SlotCosts(
-        seconds=np.concatenate(cells),
-        at=np.tile(at, (len(CATALOGUE), 1)),
-        piece_overhead_s=works[jobs[0].work].request.piece_overhead_s,
-    )
+        for slot, (kinds, structures, cell) in enumerate(distinct):
+            template = slot_template(kinds, structures, entry.name)
+            which.append(priced.setdefault((id(template), slot), len(priced)))
+            if len(priced) > len(templates):
+                templates.append(template)
+                at.append((*cell, cell[-1])[:2])
+    overhead_s = works[jobs[0].work].request.piece_overhead_s
+    costs = SlotCosts(seconds=np.concatenate(cells), at=np.array(at), piece_overhead_s=overhead_s)
     matrix = transfer_matrices(templates, costs, READ)
-    by_entry = matrix.reshape(len(READ), len(READ), len(CATALOGUE), len(distinct), -1)
-    return by_entry[:, :, :, np.array(place)]
+    return matrix[:, :, np.array(which).reshape(len(CATALOGUE), -1)[:, np.array(place)]]
 
 
 def _shortest(estimates_s: F64) -> Bool:

@@ -56,9 +56,11 @@ class LayerSegments:
 
     def packed(self) -> F64:
         """[S, L, K, N] with each stage's empty layers moved to the end, as `structures` counts layers."""
-        present = (self.seconds > 0).any(axis=(0, 3))
-        order = np.argsort(~present, axis=1, kind="stable")
-        moved = np.take_along_axis(self.seconds, order[None, :, :, None], axis=2)
+        present = np.asarray((self.seconds > 0).any(axis=(0, 3)))
+        moved = self.seconds
+        if (present[:, 1:] & ~present[:, :-1]).any():
+            order = np.argsort(~present, axis=1, kind="stable")
+            moved = np.take_along_axis(self.seconds, order[None, :, :, None], axis=2)
         return np.ascontiguousarray(np.moveaxis(moved, 0, -1))
 
     def without_ep(self) -> LayerSegments:

@@ -27,7 +27,7 @@ def with_events(
     result: SimulationResult, work: Work, ends: int, entry: str | None, ends_s: tuple[F64, F64]
 ) -> SimulationResult:
     """The result of all scenarios of `work` with its events. `ends_s`: end and start of each rank, [N, P]."""
-    graph, templates, costs = work.graphs[ends], work.templates(work.slots, entry), work.costs()
+    graph, templates, costs = work.graphs[ends], work.templates(entry), work.costs()
     times = _node_times(work, ends, templates, costs)
     masking = None
     if EP[times.segment].any():

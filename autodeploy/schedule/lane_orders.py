@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import heappop, heappush
 
 from autodeploy.schedule.operations import F
-from autodeploy.schedule.segments import COMPUTE, INTER, Node, Segment, Streams, Structure, build_streams
+from autodeploy.schedule.segments import COMPUTE, INTER, IS_EP, Node, Segment, Streams, Structure, build_streams
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
+Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
+EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
 COMPUTE_UNITS = {Segment.EXPERTS_F: 0.8, Segment.EXPERTS_B: 0.8, Segment.EXPERTS_R: 0.8, Segment.EXPERTS_W: 0.8}
 
 
@@ -56,6 +59,16 @@ def _catalogue() -> tuple[LaneOrder, ...]:
 
 
 CATALOGUE = _catalogue()
+
+
+def same_as(name: str, structures: tuple[Structure, ...]) -> str:
+    """The plainest entry of the same sequence: recompute that is there need not be thought of, nor can what has no expert
+    communication be cut."""
+    entry = lane_order(name)
+    masks = [mask for structure in structures for mask in structure]
+    recomputed = entry.as_recomputed and all(_with_recompute(mask) == mask for mask in masks)
+    uncut = entry.pieces > 1 and not any(mask & EP_MASK for mask in masks)
+    return f"sub-layer-{entry.communication_frac}" if recomputed or uncut else name
 
 
 def lane_order(name: str) -> LaneOrder:
@@ -101,35 +114,65 @@ def nominal_s(node: Node, entry: LaneOrder) -> float:
 
 
 def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
-    """Greedy: the node that can start first goes next; ties and near ties by the rule of the entry."""
+    """Greedy: the node that can start first goes next; ties and near ties by the rule of the entry.
+
+    Each lane keeps the nodes that it could take now, by the rule, and those that come later, by their time.
+    """
     nodes = streams.nodes
     length = [nominal_s(node, entry) for node in nodes]
-    tails = _tails(nodes, length)
-    ends = [-1.0] * len(nodes)
-    lane_free = [0.0, 0.0, 0.0]
-    missing = [len(node.after) for node in nodes]
-    followers: list[list[int]] = [[] for _ in nodes]
-    for at, node in enumerate(nodes):
-        for before in node.after:
-            followers[before].append(at)
-    ready_s = {at: 0.0 for at in range(len(nodes)) if not missing[at]}
-    lead = [0 if entry.lead is None else int(node.stream != entry.lead) for node in nodes]
+    rules = _rules(nodes, length, entry)
+    followers, missing = _followers(streams)
+    ready_s, free_s = [0.0] * len(nodes), [0.0, 0.0, 0.0]
+    now: tuple[list[Rule], ...] = ([], [], [])
+    later: tuple[list[tuple[float, Rule]], ...] = ([], [], [])
+    for at, count in enumerate(missing):
+        if not count:
+            heappush(now[nodes[at].lane], rules[at])
     sequence: list[int] = []
-    while ready_s:
-        start, _, _, _, best = min(
-            (round(max(lane_free[nodes[n].lane], at), 9), nodes[n].segment in WEIGHTS, lead[n], -tails[n], n)
-            for n, at in ready_s.items()
+    while len(sequence) < len(nodes):
+        start, rule = min(
+            (free, ready[0]) if ready else waiting[0]
+            for free, ready, waiting in zip(free_s, now, later, strict=True)
+            if ready or waiting
         )
+        best = rule[-1]
+        lane = nodes[best].lane
+        if now[lane]:
+            heappop(now[lane])
+        else:
+            heappop(later[lane])
         end = start + length[best]
-        lane_free[nodes[best].lane] = end
-        earliest = ready_s.pop(best)
+        free_s[lane] = free = round(end, 9)
+        while later[lane] and later[lane][0][0] <= free:
+            heappush(now[lane], heappop(later[lane])[1])
         sequence.append(best)
         for after in followers[best]:
             missing[after] -= 1
-            ends[after] = max(ends[after], end)
+            if end > ready_s[after]:
+                ready_s[after] = end
             if not missing[after]:
-                ready_s[after] = max(ends[after], earliest)
+                lane, at_s = nodes[after].lane, round(ready_s[after], 9)
+                if at_s <= free_s[lane]:
+                    heappush(now[lane], rules[after])
+                else:
+                    heappush(later[lane], (at_s, rules[after]))
     return tuple(sequence)
+
+
+def _rules(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[Rule]:
+    tails = _tails(nodes, length)
+    if entry.lead is None:
+        return [(node.segment in WEIGHTS, 0, -tails[at], at) for at, node in enumerate(nodes)]
+    return [(node.segment in WEIGHTS, int(node.stream != entry.lead), -tails[at], at) for at, node in enumerate(nodes)]
+
+
+def _followers(streams: Streams) -> tuple[list[list[int]], list[int]]:
+    """For each node those that wait for it, and how many it waits for."""
+    followers: list[list[int]] = [[] for _ in streams.nodes]
+    for at, node in enumerate(streams.nodes):
+        for before in node.after:
+            followers[before].append(at)
+    return followers, [len(node.after) for node in streams.nodes]
 
 
 def _tails(nodes: tuple[Node, ...], length: list[float]) -> list[float]:

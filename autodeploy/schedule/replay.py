@@ -45,7 +45,7 @@ def replay(runs: Sequence[Run], matrix: F64, inputs: Sequence[int]) -> tuple[F64
             found[lanes:] += hops[1].take(hops[0][:, low:high], axis=0)
         moved = matrix.take(rows.slot[low:high], axis=2)
         moved += found[:, None]
-        np.maximum.reduce(moved, axis=0, out=state[:, low:high])
+        state[:, low:high] = np.maximum.reduce(moved, axis=0)
     return state, rows.of_run
 
 

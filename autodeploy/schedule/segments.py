@@ -9,6 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import B, F, I, W
 
@@ -62,11 +67,23 @@ IS_EP = tuple("INTER" in k.name or "INTRA" in k.name for k in Segment)
 SENDS = (Segment.SEND_F, Segment.SEND_B)
 MOE_SEGMENTS = frozenset(k for k in Segment if "ATTENTION" not in k.name and "SEND" not in k.name)
 
+
+def _lanes_of_kinds() -> NDArray[np.float64]:
+    """[kinds, lanes, segments]: 1 where an operation of a kind has a segment, and on which lane."""
+    lanes = np.zeros((4, len(LANE_NAMES), SEGMENTS))
+    weights, again = (Segment.EXPERTS_W, Segment.ATTENTION_W), (*RECOMPUTE_CHAIN, *BACKWARD_CHAIN, Segment.SEND_B)
+    has = {F: (*FORWARD_CHAIN, Segment.SEND_F), B: (*again, *weights), I: again, W: weights}
+    for kind, segments in has.items():
+        for segment in segments:
+            lanes[kind, LANE_OF[segment], segment] = 1.0
+    return lanes
+
+
+LANES_OF_KINDS = _lanes_of_kinds()
 Structure = tuple[int, ...]  # of a stage: for each layer a bit mask of the segments it has
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One segment (or 1/`pieces` of it) of one stream; `after`: indices of nodes that end before it starts."""
 
     lane: int
@@ -86,6 +103,7 @@ class Streams:
     exits: tuple[tuple[int, ...], ...]
 
 
+@lru_cache(maxsize=4096)
 def build_streams(
     kinds: tuple[int, ...], structures: tuple[Structure, ...], pieces: int = 1, early_gradient: bool = False
 ) -> Streams:
@@ -131,18 +149,14 @@ class _Chain:
 
     def _run(self, layer: int, chain: tuple[Segment, ...], tail: tuple[int, ...], entry: bool) -> tuple[int, ...]:
         """Adds the present segments of `chain`; the MoE ones in `pieces` parallel rows, joined at the end."""
-        present = [s for s in chain if self._has(layer, s)]
-        for cut, group in _split_moe(present):
-            rows = self.pieces if cut and any(LANE_OF[s] != COMPUTE for s in group) else 1
-            ends: list[int] = []
+        for cut, group in _split_moe(chain, self.structure[layer]):
+            rows = self.pieces if cut else 1
             row_tails: list[tuple[int, ...]] = [tail] * rows
             for segment in group:
                 for row in range(rows):
                     node = self._add(layer, segment, row_tails[row], entry and not row_tails[row], rows)
                     row_tails[row] = (node,)
-            for row_tail in row_tails:
-                ends += [n for n in row_tail if n not in ends]
-            tail = tuple(ends)
+            tail = tuple(dict.fromkeys(n for row_tail in row_tails for n in row_tail))
         return tail
 
     def forward(self) -> None:
@@ -168,9 +182,7 @@ class _Chain:
             node = self.nodes[index]
             if node.lane == COMPUTE:
                 after = node.after + tuple(r for r in recomputed if r not in node.after)
-                self.nodes[index] = Node(
-                    node.lane, node.stream, node.layer, node.segment, node.pieces, after, node.entry
-                )
+                self.nodes[index] = node._replace(after=after)
 
     def _weights_of(self, layer: int, made_from: int) -> None:
         made = range(made_from, len(self.nodes))
@@ -191,13 +203,15 @@ class _Chain:
             self.tail = (node,)
 
 
-def _split_moe(present: list[Segment]) -> list[tuple[bool, list[Segment]]]:
-    """Runs of segments that are cut in pieces (True) and that are not."""
-    groups: list[tuple[bool, list[Segment]]] = []
-    for segment in present:
-        cut = segment in MOE_SEGMENTS
-        if groups and groups[-1][0] == cut:
-            groups[-1][1].append(segment)
-        else:
-            groups.append((cut, [segment]))
-    return groups
+@lru_cache(maxsize=1024)
+def _split_moe(chain: tuple[Segment, ...], mask: int) -> tuple[tuple[bool, tuple[int, ...]], ...]:
+    """Runs of the segments of `mask` that are cut in pieces (True: expert parts with communication) and that are not."""
+    groups: list[tuple[bool, list[int]]] = []
+    for segment in chain:
+        if mask >> segment & 1:
+            moe = segment in MOE_SEGMENTS
+            if groups and groups[-1][0] == moe:
+                groups[-1][1].append(int(segment))
+            else:
+                groups.append((moe, [int(segment)]))
+    return tuple((moe and any(LANE_OF[s] != COMPUTE for s in group), tuple(group)) for moe, group in groups)

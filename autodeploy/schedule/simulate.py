@@ -58,7 +58,7 @@ def _of_way(work: Work, chosen: Chosen) -> SimulationResult:
     count = work.request.scenarios
     own = work if len(chosen.rows) == count else work_of(take(work.request, chosen.rows))
     request, graph, ends_s = own.request, own.graphs[chosen.ends], (chosen.end_s, chosen.start_s)
-    busy = own.costs().busy_s(own.templates(own.slots, chosen.entry))[own.slot_of[chosen.ends]]
+    busy = own.busy_s(own.templates(chosen.entry))[own.slot_of[chosen.ends]]
     result = replace(
         make_result(request, graph, busy, *ends_s),
         lane_order=(chosen.entry or "none",) * request.scenarios,

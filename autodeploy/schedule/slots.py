@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from autodeploy.schedule.lane_orders import lane_order, ordered_streams
+from autodeploy.schedule.lane_orders import lane_order, ordered_streams, same_as
 from autodeploy.schedule.segments import COMPUTE, Structure, build_streams
 from autodeploy.schedule.templates import Template, make_template
 
@@ -22,5 +22,8 @@ def slot_template(
     if entry is None:
         streams = build_streams(kinds, structures)
         return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
+    same = same_as(entry, structures)
+    if same != entry:
+        return slot_template(kinds, structures, same, joint, early_gradient, send_lane)
     streams, sequence = ordered_streams(kinds, structures, lane_order(entry), early_gradient)
     return make_template(streams, sequence, blocking=False, joint=joint, send_lane=send_lane)

@@ -21,6 +21,7 @@ LANES = 3
 INPUTS = LANES + 2  # compute, intra, inter clocks; arrivals of stream 0 and stream 1
 NEVER = INPUTS  # row of what nothing waits for
 FIRST_NODE = INPUTS + 1
+WAITS, EXITS = 2, 2  # columns that the arrays of a template have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,10 +52,14 @@ class Template:
     lane_last: tuple[int, ...]  # last node of each lane, -1 if the slot leaves the lane alone
     exits: tuple[tuple[int, ...], ...]
 
-    @property
+    @cached_property
     def uses(self) -> frozenset[int]:
         """Inputs that the slot reads or changes."""
         return frozenset({*self.queue, *(LANES + stream for stream in range(len(self.exits)))})
+
+    def cut_nodes(self) -> I64:
+        """How many nodes of each lane are parts of one, [lanes]."""
+        return np.bincount(self.arrays.lane[self.arrays.pieces > 1], minlength=LANES)
 
     @cached_property
     def arrays(self) -> NodeArrays:
@@ -63,9 +68,9 @@ class Template:
         stream, cell, pieces, lane = np.array(of_node, dtype=np.int64).reshape(-1, 4).T
         return NodeArrays(
             level=np.array(level, dtype=np.int64),
-            waits=_padded(waits),
+            waits=_padded(waits, WAITS),
             count=np.array([len(rows) for rows in waits], dtype=np.int64),
-            exits=_padded(_exit_rows(self)),
+            exits=_padded(_exit_rows(self), EXITS),
             stream=stream,
             cell=cell,
             pieces=pieces,
@@ -99,9 +104,11 @@ def _exit_rows(template: Template) -> list[list[int]]:
     return lanes + streams + [[LANES + j] for j in range(len(streams), INPUTS - LANES)]
 
 
-def _padded(rows: list[list[int]]) -> I64:
-    widest = max((len(row) for row in rows), default=1)
-    return np.array([row + [NEVER] * (widest - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), widest)
+def _padded(rows: list[list[int]], least: int) -> I64:
+    """[rows, columns], at least so many of them, which is enough for all but odd slots."""
+    widest = max((len(row) for row in rows), default=0)
+    columns = max(widest, least)
+    return np.array([row + [NEVER] * (columns - len(row)) for row in rows], dtype=np.int64).reshape(len(rows), columns)
 
 
 def make_template(

@@ -81,9 +81,17 @@ def _jobs(works: Sequence[Work]) -> list[_Job]:
         else:
             same, index = np.unique(tried[at], axis=1, return_inverse=True)
             for k in range(same.shape[1]):
-                names = tuple(CATALOGUE[e].name for e in np.flatnonzero(same[:, k]))
+                names = _different(work, [CATALOGUE[e].name for e in np.flatnonzero(same[:, k])])
                 jobs.append(_Job(at=at, work=work, rows=np.flatnonzero(index.reshape(-1) == k), entries=names))
     return jobs
+
+
+def _different(work: Work, names: list[str]) -> tuple[str, ...]:
+    """The first of those that order all slots of a request alike."""
+    found: dict[tuple[Template, ...], str] = {}
+    for name in names:
+        found.setdefault(tuple(work.templates(name)), name)
+    return tuple(found.values())
 
 
 def _choosing(works: Sequence[Work]) -> list[int]:
@@ -107,10 +115,7 @@ def _chunks(jobs: list[_Job]) -> list[list[_Job]]:
 def _replayed(jobs: list[_Job]) -> list[list[Chosen]]:
     """The fastest way of each scenario of some jobs of as many scenarios and entries."""
     templates = [
-        template
-        for k in range(len(jobs[0].entries))
-        for job in jobs
-        for template in job.work.templates(job.work.slots, job.entries[k])
+        template for k in range(len(jobs[0].entries)) for job in jobs for template in job.work.templates(job.entries[k])
     ]
     inputs = sorted(frozenset().union(*(template.uses for template in templates)))
     matrix = _matrices(jobs, templates, inputs)

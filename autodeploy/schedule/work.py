@@ -5,7 +5,7 @@ Axes: N scenarios, S virtual stages, C distinct stages, L layers, K segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,13 +18,14 @@ from autodeploy.schedule.costs import LayerSegments
 from autodeploy.schedule.graphs import graph_of
 from autodeploy.schedule.pricing import SlotCosts
 from autodeploy.schedule.request import SimulationRequest
-from autodeploy.schedule.segments import COMPUTE, INTER, Segment, Structure
+from autodeploy.schedule.segments import COMPUTE, INTER, LANES_OF_KINDS, SEGMENTS, Segment, Structure
 from autodeploy.schedule.slots import slot_template
-from autodeploy.schedule.templates import Template
+from autodeploy.schedule.templates import LANES, Template
 from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+SlotShape = tuple[tuple[int, ...], tuple[Structure, ...]]  # (kinds, structures) of the operations of a slot
 BLOCK = 128  # scenarios replayed at a time: the arrays of a level stay in cache
 
 
@@ -39,13 +40,14 @@ class Stages:
     def slots(self, kinds: Iterable[SlotKind]) -> list[SlotKind]:
         """The same with distinct stages."""
         of = self.of.tolist()
-        return [(ops, tuple(of[stage] for stage in stages)) for ops, stages in kinds]
+        return [(ops, tuple([of[stage] for stage in stages])) for ops, stages in kinds]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Work:
     """A request of scenarios alike. `ends`: ways to pair micro-batches there, each with its graph; `slots`: the distinct
-    slots of all graphs, (kinds, distinct stages); `slot_of[g]` [kinds of graph g]: which of them each kind is."""
+    slots of all graphs, (kinds, distinct stages); `slot_of[g]` [kinds of graph g]: which of them each kind is. `shapes`: the
+    distinct (kinds, structures) of slots, and `shape_of` [slots]: which of them each is."""
 
     request: SimulationRequest
     ends: tuple[str, ...]
@@ -53,28 +55,40 @@ class Work:
     stages: Stages
     slots: tuple[SlotKind, ...]
     slot_of: tuple[I64, ...]
+    shapes: tuple[SlotShape, ...]
+    shape_of: tuple[int, ...]
     hops_s: F64 | None  # [1 + S, N], row 0 zero; None where transfers hold a lane or take no time
 
-    def templates(self, slots: Iterable[SlotKind], entry: str | None) -> list[Template]:
-        """As the schedule runs them under a lane order; without one nothing overlaps."""
-        pairs, of = SCHEDULE_TABLE[self.request.schedule].pairs, self.stages.structures
+    def templates(self, entry: str | None) -> list[Template]:
+        """Of its slots, as the schedule runs them under a lane order; without one nothing overlaps."""
+        pairs = SCHEDULE_TABLE[self.request.schedule].pairs
         send_lane = COMPUTE if self.request.p2p_exposed else INTER
-        return [
-            slot_template(
-                kinds,
-                tuple(of[s] for s in stages),
-                entry,
-                pairs == "joint" and len(kinds) == 2,
-                pairs == "early",
-                send_lane,
-            )
-            for kinds, stages in slots
+        found = [
+            slot_template(kinds, own, entry, pairs == "joint" and len(kinds) == 2, pairs == "early", send_lane)
+            for kinds, own in self.shapes
         ]
+        return [found[shape] for shape in self.shape_of]
 
     def cells_of_slots(self, first: int = 0) -> I64:
         """Where the stage of each stream of each slot starts among the cells, [slots, 2]."""
-        size = self.stages.cells.shape[1]
-        return np.array([[first + stage * size for stage in (*of, of[-1])[:2]] for _, of in self.slots])
+        stages = np.array([(*of, of[-1])[:2] for _, of in self.slots])
+        return first + stages * self.stages.cells.shape[1]
+
+    def busy_s(self, templates: Sequence[Template]) -> F64:
+        """Seconds that each slot keeps each lane, [slots, lanes, N], under the lane order of `templates`."""
+        request, cells = self.request, self.stages.cells
+        by_segment = cells.reshape(len(cells), -1, SEGMENTS, request.scenarios).sum(axis=1)  # [C, K, N]
+        by_kind = np.moveaxis(np.tensordot(LANES_OF_KINDS, by_segment, axes=(2, 1)), 2, 0)  # [C, kinds, lanes, N]
+        scale = pair_scale(request)
+        busy = np.zeros((len(self.slots), LANES, request.scenarios))
+        for slot, ((kinds, stages), template) in enumerate(zip(self.slots, templates, strict=True)):
+            for kind, stage in zip(kinds, stages, strict=True):
+                busy[slot] += by_kind[stage, kind]
+            if request.piece_overhead_s:
+                busy[slot] += request.piece_overhead_s * template.cut_nodes()[:, None]
+            if scale is not None and len(kinds) == 2:
+                busy[slot] *= scale
+        return busy
 
     def costs(self) -> SlotCosts:
         """What its slots are priced with."""
@@ -113,6 +127,9 @@ def work_of(request: SimulationRequest) -> Work:
     graphs = tuple(graph_of(request, each) for each in ends)
     index: dict[SlotKind, int] = {}
     slot_of = [np.array([index.setdefault(slot, len(index)) for slot in stages.slots(graph.kinds)]) for graph in graphs]
+    shapes: dict[SlotShape, int] = {}
+    of = stages.structures
+    shape_of = [shapes.setdefault((kinds, tuple([of[s] for s in own])), len(shapes)) for kinds, own in index]
     hops = None
     if not request.sends and np.any(request.p2p_s):
         hops = np.concatenate([np.zeros((1, request.scenarios)), hop_s(request).T])
@@ -123,6 +140,8 @@ def work_of(request: SimulationRequest) -> Work:
         stages=stages,
         slots=tuple(index),
         slot_of=tuple(slot_of),
+        shapes=tuple(shapes),
+        shape_of=tuple(shape_of),
         hops_s=hops,
     )
 
@@ -130,12 +149,18 @@ def work_of(request: SimulationRequest) -> Work:
 def _stages(segments: LayerSegments) -> Stages:
     packed = segments.packed()
     stages, layers, kinds, scenarios = packed.shape
-    first: dict[bytes, int] = {}
-    of = np.array([first.setdefault(packed[s].tobytes(), s) for s in range(stages)])
-    distinct = np.array(list(first.values()))
+    alike: dict[bytes, list[int]] = {}  # distinct stages by what they are in the first scenario
+    of = []
+    for stage in range(stages):
+        found = alike.setdefault(packed[stage, ..., 0].tobytes(), [])
+        same = next((one for one in found if (packed[one] == packed[stage]).all()), stage)
+        of.append(same)
+        if same == stage:
+            found.append(stage)
+    distinct, index = np.unique(of, return_inverse=True)
     structures = segments.structures()
     return Stages(
-        of=np.searchsorted(distinct, of),
+        of=index.reshape(-1),
         structures=tuple(structures[s] for s in distinct),
         cells=packed[distinct].reshape(len(distinct), layers * kinds, scenarios),
     )
