@@ -65,13 +65,11 @@ def _looped_s(parts: Sequence[PipelineCosts], extra: int) -> list[F64]:
     for c, out in zip(parts, found, strict=True):
         group, worked = in_rounds(c)
         for (m, g), at in by_shape(worked, group):
-            own = part(c, at)
             if g < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
-                out[at] = work_through(overlapped_orders if extra else interleaved_orders, own, m, g)
+                out[at] = work_through(overlapped_orders if extra else interleaved_orders, part(c, at), m, g)
                 continue
-            order = program(c.pp, c.vpp, m, g, extra, own.lanes is not None)
-            blocks.append(block(order, own.forward_s, own.input_s + own.weight_s, own.p2p_s, own.lanes))
-            places.append((out, at, (own.micro_batches - m) // g))
+            blocks.append(block(program(c.pp, c.vpp, m, g, extra, c.lanes is not None), c, at))
+            places.append((out, at, (c.micro_batches[at] - m) // g))
     if blocks:
         ends = worked_through(parts[0].pp, blocks, parts[0].lanes is not None)
         for (out, at, skipped), (worked_s, round_s) in zip(places, ends, strict=True):

@@ -19,8 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64, Bool
-from cost_models.schedules.lanes import LaneCosts
+from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
 LAID_OUT = 1 << 16  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
@@ -101,13 +100,17 @@ class Block:
     hop_s: F64
 
 
-def block(order: Program, forward_s: F64, backward_s: F64, hop_s: F64, lanes: LaneCosts | None) -> Block:
-    """Seconds of each chunk, [V x P, N] in model order; with lanes forwards and backwards of a turn run side by side."""
-    parts = [forward_s, backward_s]
-    if lanes:
+def block(order: Program, c: PipelineCosts, at: I64) -> Block:
+    """The strategies at `at`. With lanes forwards and backwards of a turn run side by side."""
+    lanes = c.lanes
+    if lanes is None:
+        parts = [c.forward_s, c.input_s + c.weight_s]
+    else:
         parts = [lanes.forward.alone_s, lanes.backward.alone_s, lanes.gradient_s, lanes.backward_compute_s]
         parts.append(lanes.pair_s(*order.pairs))
-    return Block(order=order, costs=np.concatenate([*parts, np.full((1, len(hop_s)), -np.inf)]), hop_s=hop_s)
+    costs = np.concatenate([*parts, np.full((1, len(c.p2p_s)), -np.inf)])
+    every = len(at) == len(c.p2p_s)
+    return Block(order=order, costs=costs if every else costs[:, at], hop_s=c.p2p_s[at])
 
 
 def worked_through(pp: int, blocks: Sequence[Block], on_lanes: bool) -> list[tuple[F64, F64]]:
@@ -138,6 +141,10 @@ class _Waves:
         self.flat = self.forwards.reshape(-1), self.gradients.reshape(-1)
         self.marks: dict[int, list[slice]] = {}
         self.wraps = self._wraps()
+        self.wrapped = [
+            (rows < places.size - edges[-1]).any(axis=1).tolist()
+            for rows, places in zip(self.wraps, self.flat, strict=True)
+        ]
 
     def _wraps(self) -> tuple[I64, I64]:
         """Where the last rank's forward of a wave goes, a chunk later on the first rank, [T, N] in `forwards` laid flat; and the
@@ -165,15 +172,17 @@ class _Waves:
         return self.forwards[wave : wave + self.pp]
 
     def gradient_window(self, wave: int) -> F64:
-        return self.gradients[self.waves - 1 - wave : self.waves - 1 - wave + self.pp]
+        back = self.waves - 1 - wave
+        return self.gradients[back : back + self.pp]
 
-    def wrap_forwards(self, wave: int) -> None:
-        self.flat[0][self.wraps[0][wave]] = self.forwards[wave]
+    def wrap_forwards(self, wave: int, window: F64) -> None:
+        if self.wrapped[0][wave]:
+            self.flat[0][self.wraps[0][wave]] = window[0]
 
-    def wrap_gradients(self, wave: int) -> None:
-        if wave >= self.turned:
-            first = self.gradients[self.waves - 2 - wave + self.pp]
-            self.flat[1][self.wraps[1][wave - self.turned]] = first
+    def wrap_gradients(self, wave: int, window: F64) -> None:
+        turn = wave - self.turned
+        if turn >= 0 and self.wrapped[1][turn]:
+            self.flat[1][self.wraps[1][turn]] = window[-1]
 
     def laid_out(self, first: int, last: int, *rows: int) -> Iterator[tuple[F64, ...]]:
         """Of each wave, costs of its ranks, [P, N] each."""
@@ -193,12 +202,14 @@ class _Waves:
         return out
 
     def do_forwards(self, wave: int, seconds: F64) -> None:
-        self._move_on(self.forward_window(wave), seconds)
-        self.wrap_forwards(wave)
+        window = self.forward_window(wave)
+        self._move_on(window, seconds)
+        self.wrap_forwards(wave, window)
 
     def do_backwards(self, wave: int, seconds: F64) -> None:
-        self._move_on(self.gradient_window(wave), seconds)
-        self.wrap_gradients(wave)
+        window = self.gradient_window(wave)
+        self._move_on(window, seconds)
+        self.wrap_gradients(wave, window)
 
     def _move_on(self, arrives: F64, seconds: F64) -> None:
         """An operation of each rank that has one, from the arrival of its input to that of its output."""
@@ -259,8 +270,8 @@ class _SideBySide(_Waves):
         if self.sends:
             np.add(forwards, self.hop_s, forwards)
             np.add(gradients, self.hop_s, gradients)
-        self.wrap_forwards(wave)
-        self.wrap_gradients(wave)
+        self.wrap_forwards(wave, forwards)
+        self.wrap_gradients(wave, gradients)
 
     def _alone(self, wave: int, gradient_s: F64, compute_s: F64) -> None:
         gradients, clock = self.gradient_window(wave), self.clock
@@ -270,4 +281,4 @@ class _SideBySide(_Waves):
         np.maximum(clock, gradients, out=clock)
         if self.sends:
             np.add(gradients, self.hop_s, gradients)
-        self.wrap_gradients(wave)
+        self.wrap_gradients(wave, gradients)
