@@ -22,7 +22,7 @@ def slot_template(
     if entry is None:
         streams = build_streams(kinds, structures)
         return make_template(streams, tuple(range(len(streams.nodes))), blocking=True, joint=joint)
-    same = same_as(entry, structures)
+    same = same_as(entry, kinds, structures)
     if same != entry:
         return slot_template(kinds, structures, same, joint, early_gradient, send_lane)
     streams, sequence = ordered_streams(kinds, structures, lane_order(entry), early_gradient)
