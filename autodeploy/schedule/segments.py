@@ -64,7 +64,7 @@ def lane_of(segment: int) -> int:
 
 LANE_OF = tuple(lane_of(k) for k in Segment)
 IS_EP = tuple("INTER" in k.name or "INTRA" in k.name for k in Segment)
-SENDS = (Segment.SEND_F, Segment.SEND_B)
+SENDS = frozenset({int(Segment.SEND_F), int(Segment.SEND_B)})
 MOE_SEGMENTS = frozenset(k for k in Segment if "ATTENTION" not in k.name and "SEND" not in k.name)
 
 

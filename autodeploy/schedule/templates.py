@@ -109,13 +109,10 @@ def make_template(
             rows.append(LANES + node.stream)
         if joint and not waits:
             rows += range(LANES, LANES + len(streams.exits))
-        implied = 0
-        for each in rows:
-            implied |= before[each]
-        kept = tuple([each for each in dict.fromkeys(rows) if not implied >> each & 1])
-        deepest = 0
+        kept = _needed(rows, before)
+        implied, deepest = 0, 0
         for each in kept:
-            implied |= 1 << each
+            implied |= before[each] | 1 << each
             if level[each] >= deepest:
                 deepest = level[each] + 1
         lane_row[queue] = row_of[n] = row
@@ -131,6 +128,22 @@ def make_template(
         exits=(*[(row,) for row in lane_row], *_stream_exits(streams, row_of, joint)),
         uses=lanes | {LANES + stream for stream in range(len(streams.exits))},
     )
+
+
+def _needed(rows: list[int], before: list[int]) -> Rows:
+    """Those that no other of them comes after."""
+    first = rows[0]
+    if len(rows) == 1:
+        return (first,)
+    if len(rows) == 2:
+        second = rows[1]
+        if first == second or before[first] >> second & 1:
+            return (first,)
+        return (second,) if before[second] >> first & 1 else (first, second)
+    implied = 0
+    for row in rows:
+        implied |= before[row]
+    return tuple([row for row in dict.fromkeys(rows) if not implied >> row & 1])
 
 
 def _stream_exits(streams: Streams, row_of: list[int], joint: bool) -> list[Rows]:
