@@ -90,9 +90,9 @@ def _placeholder() -> None:
 
 
 def _register(app: typer.Typer, commands: dict[str, Any], wanted: Sequence[str], groups: Sequence[str] = ()) -> None:
-    """Adds all commands to ``app``; only the one that ``wanted`` names is imported."""
+    """Adds the command that ``wanted`` names to ``app``, imported; where it names none, all, for the list of them."""
     first, rest = (wanted[0], wanted[1:]) if wanted else ("", ())
-    for name, command in commands.items():
+    for name, command in {first: commands[first]}.items() if first in commands else commands.items():
         if isinstance(command, dict):
             group = _new_app(GROUP_HELP[name])
             _register(group, command, rest if name == first else ())
@@ -115,7 +115,7 @@ def build_app(wanted: Sequence[str]) -> typer.Typer:
             typer.echo(f"autodeploy {autodeploy.__version__}")
             raise typer.Exit()
 
-    _register(app, COMMANDS, [word for word in wanted if not word.startswith("-")][:2])
+    _register(app, COMMANDS, wanted[:2])
     return app
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,6 @@ from autodeploy.balance.layers.chunks import even_chunk_placements
 from autodeploy.balance.layers.mindspeed import mindspeed_layers
 from autodeploy.balance.layers.plan import evaluate as evaluate_placement
 from autodeploy.errors import InputError
-from autodeploy.replay.batch import simulated_step_s
 from autodeploy.replay.groups import ReplayGroup, groups_of
 from autodeploy.replay.items import price_items
 from autodeploy.strategy.layout import parse_layout
@@ -22,7 +20,7 @@ from cost_models.errors import ConfigError
 from cost_models.inputs import ModelSpec
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.step import StepCost, evaluate, price
-from cost_models.strategies import F64, I64, SCHEDULES, Bool, Layout, StrategyBatch
+from cost_models.strategies import F64, I64, SCHEDULES, Layout, StrategyBatch
 
 PLACED = ("weights", "gradients", "optimizer", "activations")  # the memory that moves with the layers
 
@@ -53,74 +51,50 @@ LEAST_GAIN_FRAC = 1e-3  # of the step: less is not worth an uneven layout
 
 
 def balanced(case: Case, strategies: StrategyBatch, backend: str) -> tuple[I64, StrategyBatch]:
-    """Rows of the strategies for which a layout that their back end can write is shorter, and these with it.
-
-    Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, so the price decides; where
-    expert communication overlaps, of what is shorter by closed form, the replay's.
-    """
+    """The strategies once more in layouts that their back end can write, that fit and are shorter by closed form; and the
+    rows that they are of. Placed by rank sums and by chunks: which of them sets the pace depends on the schedule, and where
+    expert communication overlaps only the replay tells."""
     start = evaluate(case, strategies, per_rank=True)
     beside = _beside_layers(start)
     rows: list[int] = []
     layouts: list[Layout] = []
-    lanes = np.zeros(len(strategies), dtype=bool)
     for row in range(len(strategies)):
-        strategy = strategies.take(np.array([row]))
-        layout = strategies.layouts[int(strategies.layout[row])]
-        if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
-            continue
-        group = next(groups_of(case, strategy))
-        lanes[row] = group.lanes
-        options = _options(group, beside[row], mtp_apart=backend not in ("mindspeed", "torchtitan"), proven=False)
-        found = {each.counts.tobytes(): each for each in _placed(case, strategy, options, backend)}
-        found.pop(layout.counts.tobytes(), None)
+        found = _placed(case, strategies.take(np.array([row])), float(beside[row]), backend)
         rows += [row] * len(found)
-        layouts += found.values()
+        layouts += found
+    if not rows:
+        return np.array([], dtype=np.int64), strategies.take(np.array([], dtype=np.intp))
     origin = np.array(rows, dtype=np.int64)
     placed = replace(strategies.take(origin), layout=np.arange(len(origin)), layouts=tuple(layouts))
-    best = _shortest(case, strategies, start, origin, placed, lanes)
-    return origin[best], placed.take(best)
-
-
-def _shortest(
-    case: Case, strategies: StrategyBatch, start: StepCost, origin: I64, placed: StrategyBatch, lanes: Bool
-) -> I64:
-    """Of each origin the row of its shortest layout, where one fits and is shorter by enough."""
-    if not len(origin):
-        return origin
-    found = price(case, placed)
+    priced = price(case, placed)
     # Within the card, or no larger than a start that is not either.
-    fits = found.peak_reserved_bytes <= np.maximum(case.hardware.usable_bytes, start.peak_reserved_bytes[origin])
-    left = np.flatnonzero(fits & (found.step_s < start.step_s[origin]))
-    seconds, start_s = found.step_s[left], start.step_s[origin[left]]
-    on_lanes = lanes[origin[left]]
-    if on_lanes.any():
-        begun, index = np.unique(origin[left[on_lanes]], return_inverse=True)
-        both = StrategyBatch.concatenate([strategies.take(begun), placed.take(left[on_lanes])])
-        replayed = simulated_step_s(case, both)
-        start_s[on_lanes], seconds[on_lanes] = replayed[: len(begun)][index], replayed[len(begun) :]
-    shorter = seconds < start_s * (1 - LEAST_GAIN_FRAC)
-    order = np.lexsort([seconds[shorter], origin[left[shorter]]])
-    ordered = left[shorter][order]
-    _, first = np.unique(origin[ordered], return_index=True)
-    return np.asarray(ordered[first])
+    fits = priced.peak_reserved_bytes <= np.maximum(case.hardware.usable_bytes, start.peak_reserved_bytes[origin])
+    shorter = np.flatnonzero(fits & (priced.step_s < start.step_s[origin] * (1 - LEAST_GAIN_FRAC)))
+    return origin[shorter], placed.take(shorter)
 
 
-def _placed(case: Case, strategy: StrategyBatch, options: BalanceOptions, backend: str) -> Iterator[Layout]:
-    """Layouts with the least largest rank sum, and with the least largest chunk, that the back end can write."""
+def _placed(case: Case, strategy: StrategyBatch, beside_bytes: float, backend: str) -> list[Layout]:
+    """Layouts with the least largest rank sum, and with the least largest chunk, that the back end can write; not its own."""
     layout = strategy.layouts[int(strategy.layout[0])]
+    if layout.pp == 1 or SCHEDULE_TABLE[SCHEDULES[int(strategy.schedule[0])]].placement != "loop":
+        return []
+    apart = backend not in ("mindspeed", "torchtitan")
+    options = _options(next(groups_of(case, strategy)), beside_bytes, mtp_apart=apart, proven=False)
     try:
         items = price_items(case, strategy)
         plan = balance_layers(items, layout.pp, layout.vpp, options)
         placements = even_chunk_placements(items, layout.pp, layout.vpp, options.mtp_apart)
     except ConfigError:
-        return
+        return []
     others = [replace(plan, after=evaluate_placement(plan.problem, placement)) for placement in placements]
-    for found in (plan, *others):
+    found = {layout.counts.tobytes(): layout}
+    for each in (plan, *others):
         try:
-            if found.launchable:
-                yield layout_of(found, case.model, backend)
+            written = layout_of(each, case.model, backend) if each.launchable else layout
         except ConfigError:
             continue
+        found.setdefault(written.counts.tobytes(), written)
+    return list(found.values())[1:]
 
 
 def layout_of(plan: LayerPlan, model: ModelSpec, backend: str) -> Layout:

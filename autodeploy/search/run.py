@@ -112,7 +112,7 @@ def _refined(
     new = [each.candidates for each in found if each.candidates is not None]
     pool = Candidates.concatenate([pool, *new])
     result = replace(result, tried=(origins, *new) if request.trials != 0 else ())
-    return result, pool if result.interrupted else _with_balanced_layers(request, pool, twin)
+    return (result, pool) if result.interrupted else _with_balanced_layers(result, pool, twin)
 
 
 def _told(result: SearchResult, found: list[Refined]) -> SearchResult:
@@ -133,18 +133,20 @@ def _with_sizes(result: SearchResult, best: Candidates, twin: Twin) -> SearchRes
     return replace(result, sizes=Ranking(best, best.step_s, unknown), sizes_cost=cost)
 
 
-def _with_balanced_layers(request: SearchRequest, pool: Candidates, twin: Twin) -> Candidates:
-    """The best of the best groups once more with balanced layers, where a layout is allowed, fits and costs less."""
+def _with_balanced_layers(result: SearchResult, pool: Candidates, twin: Twin) -> tuple[SearchResult, Candidates]:
+    """The best of the best groups once more with balanced layers, where a layout is allowed, fits and costs less; both are
+    replayed."""
+    request = result.request
     if twin.balanced is None or request.axes.layout is not None:
-        return pool
+        return result, pool
     leaders = rank(replace(request, top=BALANCED), pool, pool.step_s, pool.step_s).candidates
     rows, found = twin.balanced(request, leaders.batch)
     if not len(rows):
-        return pool
-    valid = twin.valid(request, found)
+        return result, pool
     priced = twin.screened(request, found)
-    better = valid & priced.feasible & (priced.score < leaders.score[rows])
-    return Candidates.concatenate([pool, priced.take(better)])
+    better = twin.valid(request, found) & priced.feasible & (priced.score < leaders.score[rows])
+    placed = priced.take(better)
+    return replace(result, tried=(*result.tried, leaders, placed)), Candidates.concatenate([pool, placed])
 
 
 def _misses(request: SearchRequest, twin: Twin, deadline: float | None) -> list[NearMiss]:
