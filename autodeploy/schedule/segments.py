@@ -109,6 +109,10 @@ class Streams:
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
     @cached_property
+    def lanes(self) -> list[int]:
+        return [node.lane for node in self.nodes]
+
+    @cached_property
     def followers(self) -> list[list[int]]:
         """For each node those that wait for it."""
         followers: list[list[int]] = [[] for _ in self.nodes]
