@@ -7,12 +7,13 @@ real durations are. Which entry suits a strategy is decided on its own durations
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from autodeploy.schedule.operations import F
 from autodeploy.schedule.segments import COMPUTE, INTER, IS_EP, Node, Segment, Streams, Structure, build_streams
+from cost_models.records import record
 
 WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
 Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
@@ -20,7 +21,7 @@ EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
 COMPUTE_UNITS = {Segment.EXPERTS_F: 0.8, Segment.EXPERTS_B: 0.8, Segment.EXPERTS_R: 0.8, Segment.EXPERTS_W: 0.8}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LaneOrder:
     """One entry. `lead`: the stream served first when both can go (None: the one with more left to do).
 

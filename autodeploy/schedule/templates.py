@@ -7,13 +7,13 @@ gives exactly the times of every segment; `node_ends_s` recovers those when aske
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.segments import COMPUTE, LANE_OF, SEGMENTS, SENDS, Node, Streams
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -24,7 +24,7 @@ FIRST_NODE = INPUTS + 1
 WAITS, EXITS = 2, 2  # columns that the arrays of a template have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class NodeArrays:
     """The nodes of a template as index arrays, [n] each; what they wait for as rows: inputs, `NEVER`, nodes.
 
@@ -41,7 +41,7 @@ class NodeArrays:
     lane: I64
 
 
-@dataclass(frozen=True, eq=False)
+@record(kw_only=False, eq=False)
 class Template:
     """Nodes in evaluation order. `queue[n]` is the lane whose order node n keeps (all compute when blocking)."""
 

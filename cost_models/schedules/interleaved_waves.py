@@ -11,11 +11,11 @@ the first: the forwards of a wave are then a window of the order, and its backwa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.schedules.facts import F64, I64, Bool
 from cost_models.schedules.lanes import LaneCosts
 
@@ -23,7 +23,7 @@ ROUNDS = 4  # groups of micro-batches that are worked through; the others pass a
 LAID_OUT = 1 << 15  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChunkCosts:
     """Seconds of each chunk, [V x P, N] in model order."""
 
@@ -33,7 +33,7 @@ class ChunkCosts:
     lanes: LaneCosts | None = None  # then forwards and backwards of a turn run side by side
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Program:
     """What each rank does in each wave. `forward`, `backward`, `pair`: rows of costs [T, P], any where a rank does nothing."""
 
