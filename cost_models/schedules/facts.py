@@ -6,7 +6,7 @@ Costs are one micro-batch's, in seconds: F forward, I backward for the input, W 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -73,9 +73,10 @@ class Schedule:
     enter from both ends, so that a rank holds two stages' weights. `weight_copies`: copies of the model that the ranks
     hold together. `order`: "module:function" under `autodeploy.schedule` that lists each rank's operations.
 
-    `closed_form`: seconds of the pipeline [N]. `in_flight`: most chunks that a rank holds, [N, P]; with `limit_only` an
-    automatic order may hold fewer. `grouped`: micro-batches go in groups of G. `plans_with_costs`: the order depends on
-    the costs. `least_turns` x pp micro-batches at least; `even`: of ranks and micro-batches.
+    `closed_form`: seconds of the pipeline [N]; `closed_forms`: of several with equally many ranks, where that is cheaper.
+    `in_flight`: most chunks that a rank holds, [N, P]; with `limit_only` an automatic order may hold fewer. `grouped`:
+    micro-batches go in groups of G. `plans_with_costs`: the order depends on the costs. `least_turns` x pp micro-batches at
+    least; `even`: of ranks and micro-batches.
 
     `pairs`: a forward and a backward run side by side, "joint": both hand on at the end of the pair; "early": each hands
     on when its own part is done, the gradient before the weight part. `pairs_ends`: so do two micro-batches of one
@@ -91,6 +92,7 @@ class Schedule:
 
     name: str
     closed_form: Callable[[PipelineCosts], F64]
+    closed_forms: Callable[[Sequence[PipelineCosts]], list[F64]] | None = None
     in_flight: Callable[[Shape], I64]
     order: str
     chunks: Chunks = Chunks(1, 1)
