@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import I32, I64, B, F, Schedule, ScheduleError, W
+from cost_models.records import record
 
 SlotKind = tuple[tuple[int, ...], tuple[int, ...]]  # (kinds, stages) of its operations
 Bool = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(eq=False)
 class BlockGraph:
     """Slots in level order, numbered from 1; 0 stands for the start of the step. B slots.
 

@@ -7,12 +7,13 @@ real durations are. Which entry suits a strategy is decided on its own durations
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from autodeploy.schedule.operations import F
 from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Segment, Streams, Structure, build_streams
+from cost_models.records import record
 
 WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
 Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
@@ -26,7 +27,7 @@ COMPUTE_UNITS: dict[int, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LaneOrder:
     """One entry. `lead`: the stream served first when both can go (None: the one with more left to do).
 

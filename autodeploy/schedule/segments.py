@@ -7,7 +7,6 @@ A dense layer, an embedding or a head is a layer with an attention (compute) par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import B, F, I, W
+from cost_models.records import record
 
 COMPUTE, INTRA, INTER = 0, 1, 2
 LANE_NAMES = ("compute", "intra-node", "inter-node")
@@ -95,7 +95,7 @@ class Node(NamedTuple):
     entry: bool  # waits for the input of its stream
 
 
-@dataclass(frozen=True, eq=False)
+@record(kw_only=False, eq=False)
 class Streams:
     """The nodes of a slot's one or two streams, no lane order yet; `exits[j]`: nodes that make the output of stream j."""
 
