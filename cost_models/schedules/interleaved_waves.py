@@ -155,9 +155,8 @@ class _Waves:
         for block, shift, columns in zip(self.blocks, self.shifts, self.columns, strict=True):
             order, later = block.order, block.order.next_chunk
             first = shift + pp - 1
-            forwards[first : first + order.total, columns] = np.where(later, later + first, len(self.forwards) - 1)[
-                :, None
-            ]
+            places = slice(first, first + order.total)
+            forwards[places, columns] = np.where(later, later + first, len(self.forwards) - 1)[:, None]
             back = np.where(later, self.total + pp - 2 - later, len(self.gradients) - 1)
             gradients[: order.total, columns] = back[:, None]
             for wave in order.round_waves:
@@ -165,7 +164,7 @@ class _Waves:
         return forwards * count + np.arange(count), gradients * count + np.arange(count)
 
     def mark(self, wave: int) -> None:
-        for columns in self.marks.get(wave, ()):
+        for columns in self.marks[wave]:
             self.round_s[columns] = self.clock[-1, columns] - self.round_s[columns]
 
     def forward_window(self, wave: int) -> F64:
@@ -213,9 +212,10 @@ class _Waves:
 
     def _move_on(self, arrives: F64, seconds: F64) -> None:
         """An operation of each rank that has one, from the arrival of its input to that of its output."""
-        np.maximum(arrives, self.clock, out=arrives)
+        clock = self.clock
+        np.maximum(arrives, clock, out=arrives)
         np.add(arrives, seconds, arrives)
-        np.maximum(self.clock, arrives, out=self.clock)
+        np.maximum(clock, arrives, out=clock)
         if self.sends:
             np.add(arrives, self.hop_s, arrives)
 
@@ -228,7 +228,8 @@ class _OneByOne(_Waves):
         for wave, (seconds,) in enumerate(self.laid_out(0, lead, 0)):
             self.do_forwards(wave, seconds)
         for wave, (forward_s, backward_s) in enumerate(self.laid_out(lead, self.led, 0, 1), lead):
-            self.mark(wave)
+            if wave in self.marks:
+                self.mark(wave)
             self.do_forwards(wave, forward_s)
             self.do_backwards(wave, backward_s)
         for wave, (seconds,) in enumerate(self.laid_out(self.led, self.waves, 1), self.led):
@@ -245,10 +246,12 @@ class _SideBySide(_Waves):
         for wave, (forward_s,) in enumerate(self.laid_out(0, lead, 0)):
             self.do_forwards(wave, forward_s)
         for wave, seconds in enumerate(self.laid_out(lead, alone, 0, 1, 2, 3), lead):
-            self.mark(wave)
+            if wave in self.marks:
+                self.mark(wave)
             self._turn(wave, *seconds)
         for wave, seconds in enumerate(self.laid_out(alone, self.led, 0, 1, 2, 3, 4), alone):
-            self.mark(wave)
+            if wave in self.marks:
+                self.mark(wave)
             self._turn(wave, *seconds)
         for wave, (gradient_s, compute_s) in enumerate(self.laid_out(self.led, self.waves, 3, 4), self.led):
             self._alone(wave, gradient_s, compute_s)
