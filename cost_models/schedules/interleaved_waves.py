@@ -14,18 +14,18 @@ the first: the forwards of a wave are then a window of the order, and its backwa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
 LAID_OUT = 1 << 16  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Program:
     """What each rank does in each wave. `rows` [T, P] each: of its forward and of its backward, rows of the costs [F, B, none].
 
@@ -92,7 +92,7 @@ def _on_lanes(forward: I64, backward: I64, does_forward: Bool, does_backward: Bo
     return rows, (pairs // stages, pairs % stages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Block:
     """Strategies of one order, and its costs [rows, N]."""
 
