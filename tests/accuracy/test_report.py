@@ -89,11 +89,10 @@ def test_open_keys_take_the_fastest_that_fits(cases):
     case = next(c for c in cases.cases if len(c.points) > 2)
 
     def by_micro_batch(case, batch, *, per_rank=False):
-        return replace(
-            fake_evaluate(case, batch),
-            step_s=100.0 - batch.micro_batch,  # larger is faster
-            peak_reserved_bytes=(batch.micro_batch > 1) * 1e15,  # but only 1 fits
-        )
+        cost = fake_evaluate(case, batch)
+        cost.step_s = 100.0 - batch.micro_batch  # larger is faster
+        cost.peak_reserved_bytes = (batch.micro_batch > 1) * 1e15  # but only 1 fits
+        return cost
 
     found = predict([case], by_micro_batch)[0][case.run.id]
     assert case.points[found.point].micro_batch == 1 and found.fits
