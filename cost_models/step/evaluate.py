@@ -5,12 +5,11 @@ Axes: N strategies, S virtual stages, P pipeline ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.case import Case
 from cost_models.flops import model_flop_per_token
+from cost_models.records import record
 from cost_models.step.group import priced_batch
 from cost_models.step.in_flight import first_ranks, fullest_ranks
 from cost_models.step.memory import CAUSES
@@ -20,7 +19,7 @@ from cost_models.step.times import STEP_CAUSES, step_s, step_times
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 
-@dataclass(slots=True)
+@record(eq=False)
 class StepCost:
     """Arrays [N] unless said. ``time_s`` sums to ``step_s``; ``memory_bytes`` sums to ``peak_reserved_bytes``."""
 
@@ -82,7 +81,7 @@ def _by_rank(memory: StepMemory, batch: StrategyBatch) -> dict[str, F64]:
     return {cause: np.where(there, memory.by_cause[cause], 0.0) for cause in CAUSES}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepPrice:
     """What a screen asks, [N] each: the same figures as in ``StepCost``, without causes."""
 
