@@ -6,7 +6,6 @@ Axes: N splits, S = pp * vpp virtual stages, P = pp ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -82,7 +81,7 @@ class Ends:
     alone: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(kw_only=False, eq=False)
 class Splits:
     """N splits, best balanced first: their layers [N, S], the stage of the MTP modules, and both weights [N]."""
 
