@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.records import record
 from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts
@@ -38,7 +39,7 @@ class Program:
     turned: int  # D: wave of the first rank's first backward
     next_chunk: I64  # [O] place of the same micro-batch's next chunk, 0 for none
     round_waves: tuple[int, int]  # in the steady phase, a round apart
-    rows: tuple[I64, ...]
+    rows: tuple[NDArray[np.int32], ...]
     pairs: tuple[I64, I64]  # stages of the forward and of the backward of each pair that there is
 
     @property
@@ -46,7 +47,7 @@ class Program:
         return self.turned + self.total
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int, on_lanes: bool) -> Program:
     """`extra`: forwards beyond Megatron's lead of 2(p-r-1) + (v-1)G."""
     sizes = [min(group, micro_batches - at) for at in range(0, micro_batches, group)]
@@ -63,7 +64,7 @@ def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int, on
     steady = turned + min(total - min(turned, total), (ROUNDS - 1) * per_round)
     return Program(
         pp=pp, total=total, turned=turned, next_chunk=np.where(chunk_at < chunks - 1, later, 0),
-        round_waves=(steady - per_round, steady), rows=rows, pairs=pairs,
+        round_waves=(steady - per_round, steady), rows=tuple(of.astype(np.int32) for of in rows), pairs=pairs,
     )  # fmt: skip
 
 
