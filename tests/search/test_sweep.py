@@ -62,8 +62,9 @@ def every_move(request: SearchRequest, origins: StrategyBatch, twin: Twin) -> Ca
     bases = base_variants(origins, request.workload.global_batch, free_moves(request.axes))
     parts = []
     for layers in np.unique(most_layers(bases)):
-        recomputes = [(0, 0), *((FULL, covered) for covered in spared_layers(int(layers)))]
-        parts.append(ladder_of(recomputes, EIGHTHS, EIGHTHS).expand(bases.take(most_layers(bases) == layers)))
+        covered = sorted(set(spared_layers(np.array([layers]))[0].tolist()))
+        ladder = ladder_of([(0, 0), *((FULL, count) for count in covered)], EIGHTHS, EIGHTHS)
+        parts.append(ladder.expand(bases.take(most_layers(bases) == layers)))
     return twin.screened(request, StrategyBatch.concatenate(parts))
 
 
@@ -133,5 +134,5 @@ def test_bases_are_without_relief_and_once() -> None:
 
 
 def test_spared_layers_by_hand() -> None:
-    assert spared_layers(4) == [0, 1, 2, 3]  # eighths of 4: 0, 0, 1, 1, 2, 2, 3, 3 are spared
-    assert spared_layers(1) == [0]
+    """Eighths of 4 spare 0, 0, 1, 1, 2, 2, 3, 3 layers; of 1 none."""
+    assert spared_layers(np.array([4, 1])).tolist() == [[0, 0, 3, 0, 2, 0, 1, 0], [0] * 8]
