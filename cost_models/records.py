@@ -69,14 +69,13 @@ def _init(cls: Any, stated: dict[str, Any], kw_only: bool) -> Callable[..., None
         values = self.__dict__
         values.update(defaults)
         values.update(named)
-        for name, make in factories.items():
-            if name not in values:
-                values[name] = make()
+        if factories:
+            values.update((name, make()) for name, make in factories.items() if name not in values)
         if values.keys() != known:
             wrong = sorted(values.keys() ^ known)
             raise TypeError(f"{cls.__name__}() takes {', '.join(names)}: missing or unknown: {', '.join(wrong)}")
-        for name, make in own.items():
-            values[name] = make()
+        if own:
+            values.update((name, make()) for name, make in own.items())
         if finish is not None:
             finish(self)
 

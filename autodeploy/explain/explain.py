@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autodeploy.explain.pricing import GIB, Priced, Setting, price
+from autodeploy.explain.pricing import GIB, Priced, Setting, price_all
 from autodeploy.explain.steps import Step, steps_from
 from autodeploy.report.binding import WORDS
 from autodeploy.strategy.notation import Strategy
@@ -45,12 +45,11 @@ def explain_document(
 
 def steps_document(strategy: Strategy, setting: Setting) -> list[dict[str, Any]]:
     """One step along each axis, those that gain most first; empty where the strategy itself cannot be run."""
-    now = price(strategy, setting)
+    around = steps_from(strategy, setting.case, setting.backend)
+    now, *others = price_all([strategy, *(step.strategy for step in around)], setting)
     if now.refused:
         return []
-    steps = [
-        _row(step, price(step.strategy, setting), now) for step in steps_from(strategy, setting.case, setting.backend)
-    ]
+    steps = [_row(step, then, now) for step, then in zip(around, others, strict=True)]
     steps.sort(
         key=lambda row: (not row["better"], row["refused"] is not None, row["gain_s"] is None, -(row["gain_s"] or 0.0))
     )

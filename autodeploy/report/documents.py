@@ -117,10 +117,13 @@ def estimate_document(
     simulated_s: float | None = None,
     decision: Decision | None = None,
 ) -> dict[str, Any]:
-    """``autodeploy.estimate/1``: one entry, with lists by pipeline rank."""
+    """``autodeploy.estimate/1``: one entry, with lists by pipeline rank. The strategy has passed the rules of its back end
+    (``price_one``): only of ``any`` is it still open which program launches it."""
     document = head("autodeploy.estimate/1", case, 0, int(batch.devices[0]))
-    _, reasons = launchable(case.model, case.hardware, case.workload, batch, case.backend)
-    document["estimate"] = entry(case, batch, cost, 0, not_launchable=reasons[0], simulated_s=simulated_s) | {
+    reason = ""
+    if case.backend == "any":
+        reason = launchable(case.model, case.hardware, case.workload, batch, case.backend)[1][0]
+    document["estimate"] = entry(case, batch, cost, 0, not_launchable=reason, simulated_s=simulated_s) | {
         "per_rank": per_rank(batch, cost, 0)
     }
     if decision is not None:  # of one strategy: what is expected of it, not how it compares

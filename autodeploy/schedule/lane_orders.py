@@ -12,12 +12,18 @@ from functools import lru_cache
 from heapq import heappop, heappush
 
 from autodeploy.schedule.operations import F
-from autodeploy.schedule.segments import COMPUTE, INTER, IS_EP, Node, Segment, Streams, Structure, build_streams
+from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Segment, Streams, Structure, build_streams
 
-WEIGHTS = (Segment.EXPERTS_W, Segment.ATTENTION_W)
+WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
 Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
 EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
-COMPUTE_UNITS = {Segment.EXPERTS_F: 0.8, Segment.EXPERTS_B: 0.8, Segment.EXPERTS_R: 0.8, Segment.EXPERTS_W: 0.8}
+EACH_LANE = (COMPUTE, INTRA, INTER)
+COMPUTE_UNITS: dict[int, float] = {
+    Segment.EXPERTS_F: 0.8,
+    Segment.EXPERTS_B: 0.8,
+    Segment.EXPERTS_R: 0.8,
+    Segment.EXPERTS_W: 0.8,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +67,15 @@ def _catalogue() -> tuple[LaneOrder, ...]:
 CATALOGUE = _catalogue()
 
 
-def same_as(name: str, structures: tuple[Structure, ...]) -> str:
+def same_as(name: str, kinds: tuple[int, ...], structures: tuple[Structure, ...]) -> str:
     """The plainest entry of the same sequence: recompute that is there need not be thought of, nor can what has no expert
-    communication be cut."""
+    communication be cut; and a forward alone goes as it comes."""
     entry = lane_order(name)
     masks = [mask for structure in structures for mask in structure]
     recomputed = entry.as_recomputed and all(_with_recompute(mask) == mask for mask in masks)
     uncut = entry.pieces > 1 and not any(mask & EP_MASK for mask in masks)
+    if kinds == (F,) and (entry.pieces == 1 or uncut):
+        return "chunk"
     return f"sub-layer-{entry.communication_frac}" if recomputed or uncut else name
 
 
@@ -109,7 +117,7 @@ def _name(node: Node) -> tuple[int, int, int]:
 def nominal_s(node: Node, entry: LaneOrder) -> float:
     """Nominal duration in units of one layer's attention forward."""
     if node.lane == COMPUTE:
-        return COMPUTE_UNITS.get(Segment(node.segment), 1.0) / node.pieces
+        return COMPUTE_UNITS.get(node.segment, 1.0) / node.pieces
     return entry.communication_frac * (0.75 if node.lane == INTER else 0.25) / node.pieces
 
 
@@ -118,11 +126,10 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
 
     Each lane keeps the nodes that it could take now, by the rule, and those that come later, by their time.
     """
-    nodes = streams.nodes
+    nodes, followers = streams.nodes, streams.followers
     length = [nominal_s(node, entry) for node in nodes]
     rules = _rules(nodes, length, entry)
-    followers, missing = _followers(streams)
-    ready_s, free_s = [0.0] * len(nodes), [0.0, 0.0, 0.0]
+    missing, ready_s, free_s = [len(node.after) for node in nodes], [0.0] * len(nodes), [0.0, 0.0, 0.0]
     now: tuple[list[Rule], ...] = ([], [], [])
     later: tuple[list[tuple[float, Rule]], ...] = ([], [], [])
     for at, count in enumerate(missing):
@@ -130,11 +137,7 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
             heappush(now[nodes[at].lane], rules[at])
     sequence: list[int] = []
     while len(sequence) < len(nodes):
-        start, rule = min(
-            (free, ready[0]) if ready else waiting[0]
-            for free, ready, waiting in zip(free_s, now, later, strict=True)
-            if ready or waiting
-        )
+        start, rule = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
         best = rule[-1]
         lane = nodes[best].lane
         if now[lane]:
@@ -160,25 +163,19 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
 
 
 def _rules(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[Rule]:
-    tails = _tails(nodes, length)
-    if entry.lead is None:
-        return [(node.segment in WEIGHTS, 0, -tails[at], at) for at, node in enumerate(nodes)]
-    return [(node.segment in WEIGHTS, int(node.stream != entry.lead), -tails[at], at) for at, node in enumerate(nodes)]
-
-
-def _followers(streams: Streams) -> tuple[list[list[int]], list[int]]:
-    """For each node those that wait for it, and how many it waits for."""
-    followers: list[list[int]] = [[] for _ in streams.nodes]
-    for at, node in enumerate(streams.nodes):
-        for before in node.after:
-            followers[before].append(at)
-    return followers, [len(node.after) for node in streams.nodes]
+    tails, lead = _tails(nodes, length), entry.lead
+    return [
+        (node.segment in WEIGHTS, 0 if lead is None else int(node.stream != lead), -tails[at], at)
+        for at, node in enumerate(nodes)
+    ]
 
 
 def _tails(nodes: tuple[Node, ...], length: list[float]) -> list[float]:
     """Longest path from the start of each node to the end of the slot."""
     tails = list(length)
     for at in range(len(nodes) - 1, -1, -1):
+        tail = tails[at]
         for before in nodes[at].after:
-            tails[before] = max(tails[before], length[before] + tails[at])
+            if length[before] + tail > tails[before]:
+                tails[before] = length[before] + tail
     return tails

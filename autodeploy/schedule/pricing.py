@@ -37,7 +37,7 @@ class SlotCosts:
         """Seconds of each node of some slots of one template, [slots, n, N]."""
         nodes = template.arrays
         cells = self.at[slots][:, nodes.stream] + nodes.cell
-        paired = np.full(cells.shape, len(template.exits) == 2)
+        paired = np.full(cells.shape, template.paired)
         return self.seconds_of(cells, np.broadcast_to(nodes.pieces, cells.shape), paired)
 
     def seconds_of(self, cells: I64, pieces: I64, paired: Bool) -> F64:
@@ -91,7 +91,7 @@ class _Nodes:
         self.stream, self.cell, self.pieces = (
             np.concatenate([getattr(nodes, name) for nodes in found])[node] for name in ("stream", "cell", "pieces")
         )
-        self.paired = np.array([len(template.exits) == 2 for template in number])[which][self.slot]
+        self.paired = np.array([template.paired for template in number])[which][self.slot]
         row_of = np.full(FIRST_NODE + len(order), len(inputs))
         row_of[list(inputs)] = np.arange(len(inputs))
         row_of[FIRST_NODE + order] = len(inputs) + 1 + np.arange(len(order))

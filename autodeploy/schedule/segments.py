@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ def lane_of(segment: int) -> int:
 
 LANE_OF = tuple(lane_of(k) for k in Segment)
 IS_EP = tuple("INTER" in k.name or "INTRA" in k.name for k in Segment)
-SENDS = (Segment.SEND_F, Segment.SEND_B)
+SENDS = frozenset({int(Segment.SEND_F), int(Segment.SEND_B)})
 MOE_SEGMENTS = frozenset(k for k in Segment if "ATTENTION" not in k.name and "SEND" not in k.name)
 
 
@@ -95,12 +95,27 @@ class Node(NamedTuple):
     entry: bool  # waits for the input of its stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Streams:
     """The nodes of a slot's one or two streams, no lane order yet; `exits[j]`: nodes that make the output of stream j."""
 
     nodes: tuple[Node, ...]
     exits: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """[n, 4]: stream, layer x segments + segment, pieces and lane of each node."""
+        rows = [(n.stream, n.layer * SEGMENTS + n.segment, n.pieces, LANE_OF[n.segment]) for n in self.nodes]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+    @cached_property
+    def followers(self) -> list[list[int]]:
+        """For each node those that wait for it."""
+        followers: list[list[int]] = [[] for _ in self.nodes]
+        for at, node in enumerate(self.nodes):
+            for before in node.after:
+                followers[before].append(at)
+        return followers
 
 
 @lru_cache(maxsize=4096)

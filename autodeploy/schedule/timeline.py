@@ -139,7 +139,7 @@ def transfers(result: SimulationResult, all_slices: list[Slice], scenario: int =
     found = []
     for hop in hops(result, all_slices, scenario):
         source = all_slices[hop.source]
-        segment = SENDS[0] if source.kind == F else SENDS[1]
+        segment = Segment.SEND_F if source.kind == F else Segment.SEND_B
         if hop.arrives_s > hop.sent_s:
             found.append(replace(source, lane=P2P_LANE, start_s=hop.sent_s, end_s=hop.arrives_s, segment=int(segment)))
     return sorted(found, key=lambda piece: (piece.rank, piece.start_s, piece.end_s))

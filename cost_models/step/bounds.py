@@ -38,7 +38,8 @@ def bounds(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float =
     if not len(bases):
         return found
     priced = priced_batch(case, bases, also=np.flatnonzero(np.bincount(ladder.recompute.ravel())).tolist())
-    order = np.lexsort([priced.geometry.of, bases.ep_overlap])  # alike beside alike
+    sizes = np.array([one.onto.size for one in priced.geometry.each])[priced.geometry.of]
+    order = np.lexsort([priced.geometry.of, sizes, bases.ep_overlap])  # alike beside alike, small beside small
     for start in range(0, len(order), BLOCK):
         rows = order[start : start + BLOCK]
         own, steps = priced.take(rows).in_order(), ladder.take(rows)

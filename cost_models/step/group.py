@@ -127,11 +127,11 @@ class PricedBatch:
             self.bases.known[key] = _kept(quantity(self))
         return self.bases.known[key]  # type: ignore[no-any-return]
 
-    def worked_out(self, quantity: Callable[[PricedBatch], Array]) -> Array:
+    def worked_out(self, quantity: Callable[[PricedBatch], Any]) -> Any:
         """The quantity of these strategies, once."""
         if quantity not in self.known:
             self.known[quantity] = _kept(quantity(self))
-        return self.known[quantity]  # type: ignore[no-any-return]
+        return self.known[quantity]
 
     def priced(self, per_point: F64) -> F64:
         """Rows [N, ...] of an array over the core points [U, ...]."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,13 +73,21 @@ def test_a_batch_gives_what_its_strategies_give_alone() -> None:
     case, _ = strategy(DENSE, texts[0])
     batch = StrategyBatch.concatenate([strategy(DENSE, text)[1] for text in texts])
     together = simulated_step_s(case, batch)
-    alone = [float(simulated_step_s(case, strategy(DENSE, text)[1])[0]) for text in texts]
+    alone = [float(simulated_step_s(replace(case), strategy(DENSE, text)[1])[0]) for text in texts]  # remembers nothing
     assert together == pytest.approx(alone, rel=1e-12)
 
 
-def test_many_micro_batches_are_carried_on_in_a_straight_line() -> None:
-    from dataclasses import replace
+def test_a_step_that_was_asked_for_is_remembered_by_its_case_alone() -> None:
+    given, batch = strategy(DENSE, "TP2/PP4/VPP2")
+    case = replace(given)
+    twice = StrategyBatch.concatenate([batch, batch])
+    seconds = simulated_step_s(case, twice)
+    assert seconds[0] == seconds[1] and list(case.replayed_s.values()) == [seconds[0]]
+    faster = replace(case, workload=replace(case.workload, global_batch=case.workload.global_batch // 2))
+    assert not faster.replayed_s and simulated_step_s(faster, batch)[0] < seconds[0]
 
+
+def test_many_micro_batches_are_carried_on_in_a_straight_line() -> None:
     from autodeploy.replay import batch as many
     from autodeploy.replay.request import step_request
     from autodeploy.schedule import simulate
@@ -120,7 +130,5 @@ def test_pangu_masks_98_percent_in_the_steady_phase() -> None:
 
 
 def _at_8k(given: tuple) -> tuple:
-    from dataclasses import replace
-
     case, batch = given
     return replace(case, workload=replace(case.workload, seq_length=8192)), batch
