@@ -36,9 +36,11 @@ class Price(Protocol):
 
 
 class Bound(Protocol):
-    """``cost_models.step.bounds``."""
+    """``cost_models.step.bounds``: of what needs more than ``most_bytes`` nobody asks the time."""
 
-    def __call__(self, case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds: ...
+    def __call__(
+        self, case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float = float("inf")
+    ) -> Bounds: ...
 
 
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.

@@ -110,11 +110,11 @@ class _Sweep:
         if len(base):
             chosen = rungs_at(recomputes, base, rung)
             beside = reliefs.beside(chosen["recompute"], chosen["recompute_layers"])
-            self._settle(rows[base], beside, self._bounded(rows[base], beside))
+            self._settle(rows[base], beside, self._bounded(rows[base], beside, self.request.hardware.usable_bytes))
             yield len(base) * len(beside)
 
-    def _bounded(self, rows: NDArray[np.intp], ladder: Ladder) -> Bounds:
-        return self.twin.bounded(self.request, self.bases.take(rows), ladder)
+    def _bounded(self, rows: NDArray[np.intp], ladder: Ladder, most_bytes: float = np.inf) -> Bounds:
+        return self.twin.bounded(self.request, self.bases.take(rows), ladder, most_bytes)
 
     def _valid(self, batch: StrategyBatch) -> Bool:
         return self.twin.valid(self.request, batch)

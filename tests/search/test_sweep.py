@@ -34,11 +34,11 @@ FULL = RECOMPUTE_BIT["full"]
 def twin_with(bound_frac: float = 1.0) -> Twin:
     """Its lower bound of the time is this part of the step."""
 
-    def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+    def bounds(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float = np.inf) -> Bounds:
         cost = fakes.evaluate(case, ladder.expand(bases))
         shape = (len(bases), len(ladder))
         return Bounds(
-            least_step_s=bound_frac * cost.step_s.reshape(shape),
+            least_step_s=np.where(cost.peak_reserved_bytes <= most_bytes, bound_frac * cost.step_s, 0.0).reshape(shape),
             peak_reserved_bytes=cost.peak_reserved_bytes.reshape(shape),
         )
 
