@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.inputs import Workload
+from cost_models.records import record
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 PACKED_BITS = 62  # of an int64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Core:
     """U distinct core points, arrays [U]."""
 

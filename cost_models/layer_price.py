@@ -6,7 +6,7 @@ Axes: U core points, C columns (layer kinds, embedding, MTP, head), F families, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from cost_models.inputs import HardwareProfile, Workload
 from cost_models.layers import embedding_ops, head_ops, layer_ops, mtp_ops
 from cost_models.operator_price import Travel, price_collectives, price_computes
 from cost_models.operators import Collective, Gemm, LayerOps, Saved
+from cost_models.records import record
 from cost_models.strategies import F64, I64, Bool
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ DRAINED_FRAC = 0.5
 COMPUTE_FAMILIES = tuple(i for i, name in enumerate(FAMILIES) if not name.endswith("_comm"))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(eq=False)
 class LayerPrices:
     """The price list of a batch. Seconds per layer and micro-batch; bytes per layer and micro-batch; parameter counts."""
 

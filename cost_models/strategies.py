@@ -6,13 +6,14 @@ Axes: N strategies, S = pp * vpp virtual stages, K layer kinds of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.errors import ConfigError
+from cost_models.records import record
 from cost_models.schedules.table import SCHEDULE_TABLE
 
 I64 = NDArray[np.int64]
@@ -46,7 +47,7 @@ def recompute_modules(mask: int) -> tuple[str, ...]:
     return tuple(name for name in RECOMPUTE_MODULES if mask & RECOMPUTE_BIT[name])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(kw_only=False, eq=False)
 class Layout:
     """Which layers sit on which virtual stage.
 
@@ -73,7 +74,7 @@ class Layout:
         return self.counts[:, :-3].sum(axis=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StrategyBatch:
     """N strategies. All arrays [N]. ``layout`` indexes ``layouts``; 0 in ``micro_batch_group`` means pp."""
 
@@ -133,7 +134,7 @@ class StrategyBatch:
         return StrategyBatch(**arrays, layout=layout, layouts=layouts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Ladder:
     """R ways to trade time for memory, from none to the most; arrays [R], or [B, R] where bases differ."""
 

@@ -5,13 +5,14 @@ Axes: N rows asked about, E evidence rows, C causes, Z = C + N latent values: th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from autodeploy.decide.model import ErrorModel
 from autodeploy.decide.normal import chi_square_quantile
 from autodeploy.decide.rows import Rows
+from cost_models.records import record
 from cost_models.strategies import F64, Bool
 
 JITTER = 1e-10
@@ -19,7 +20,7 @@ FREE_OFFSET = 1.0  # standard deviation of an offset that is to decide on nothin
 SCALES = 16  # parts of the t distribution's scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Evidence:
     """Measured runs as they bear on one case. All [E].
 
@@ -38,7 +39,7 @@ class Evidence:
         return len(self.log_ratio)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Belief:
     """Latent mean [Z] and covariance [Z, Z]; log(measured / predicted) of row i is shares . theta + rest, t-distributed with
     ``degrees``. ``scale`` multiplies the covariance: what the evidence says of the stack's scale."""
@@ -70,7 +71,7 @@ class Belief:
         return np.asarray(self.rows.step_s * np.exp(self.log_mean))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Learned:
     """Evidence, worked up once for any number of questions: ``inverse`` [E, E] of its covariance, ``pull`` [E] that times
     the surprise, and the scale it gives to the stack's errors."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from autodeploy.decide.model import ErrorModel, card_family
 from autodeploy.decide.rows import MECHANISMS, Rows
+from cost_models.records import record
 from cost_models.strategies import I64, Bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Covered:
     """Timed runs that are alike: source, card family, dense or MoE, the set of mechanisms they run."""
 

@@ -7,7 +7,6 @@ two A100 programs whose buffers nobody lists, 0.4% where the memory model is exa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,12 +14,13 @@ import numpy as np
 
 from autodeploy.decide import priors
 from autodeploy.decide.normal import normal_cdf, normal_middles, normal_quantile
+from cost_models.records import record
 from cost_models.strategies import F64
 
 LEAST_SD = 0.004  # no memory model of ours is known to be better
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MemoryModel:
     """log(measured peak / predicted) ~ N(shift, sd^2). ``growth``: the same of a run over its first step, mean and sd."""
 
@@ -66,7 +66,7 @@ def _shuffled_middles(seed: int, draws: int) -> F64:
     return normal_middles(draws)[np.random.default_rng([seed, 1]).permutation(draws)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(kw_only=False, eq=False)
 class MemoryData:
     """What measured runs tell, by source. ``log_ratio``: of measured peaks; ``log_usage``, ``died``: of verdicts."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
 from autodeploy.decide import priors
 from autodeploy.decide.covariance import axis_kernels, cause_kernel, mechanism_kernel, near_kernel
 from autodeploy.decide.rows import AXES, MECHANISMS, Rows
+from cost_models.records import record
 from cost_models.strategies import F64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ErrorModel:
     """Standard deviations of log(measured / predicted). ``by_prior``: the names whose figure no data have moved.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from typing import Any
 from autodeploy.decide.coverage import Covered, coverage_from
 from autodeploy.decide.memory import MemoryModel
 from autodeploy.decide.model import ErrorModel
+from cost_models.records import record
 
 SCHEMA = "autodeploy.decisions-fit/1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Parameters:
     """Everything that a decision needs of the measured runs."""
 

@@ -10,7 +10,8 @@ All figures are standard deviations of log(measured / predicted), pure numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from cost_models.records import record
 
 ENOUGH_PROBLEMS = 5
 INFORMING_SPREAD = (
@@ -50,7 +51,7 @@ CASE_SD = 0.03  # 0.05 at first; the offsets of one source's problems spread by 
 MACHINE_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Unmeasured:
     """A mechanism of which no measured run of ours tells: log(measured / predicted) of its rows gets ``bias`` and ``sd``."""
 

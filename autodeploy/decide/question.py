@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,10 +15,11 @@ from autodeploy.decide.ranking import FIT_PROBABILITY, Question
 from autodeploy.decide.rows import Rows, rows_of
 from autodeploy.report.likeness import device_family
 from cost_models.case import Case
+from cost_models.records import record
 from cost_models.strategies import F64, StrategyBatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Asked:
     """How a decision is asked for. ``evidence``: the user's own runs; ``memory``: what they say of memory (None: the stack's)."""
 

@@ -7,7 +7,7 @@ Axes: N rows, D draws.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from autodeploy.decide.draws import best_probability, draw_step_s, quantile
 from autodeploy.decide.memory import MemoryModel
 from autodeploy.decide.model import ErrorModel
 from autodeploy.decide.rows import Rows
+from cost_models.records import record
 from cost_models.strategies import F64, I64, Bool
 
 TIES_AT = 0.4  # P(it is faster than the fastest) from which on a row ties with it
 FIT_PROBABILITY = 0.9  # rows less likely to fit are ranked below the others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Question:
     """What is to be decided. ``evidence_runs`` [N]: measured runs behind each row; ``weight`` [N]: what a second of its step
     counts for (cards, where card-hours are ranked)."""
@@ -48,7 +49,7 @@ class Question:
         return replace(self, rows=self.rows.take(index), evidence_runs=self.evidence_runs[index], weight=weight)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Decision:
     """All [N], in the order of the question; ``order`` lists rows as they are to be printed, ``fastest`` is a row (or None)."""
 

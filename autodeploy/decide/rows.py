@@ -6,12 +6,13 @@ Axes: N strategies, C causes, A axes, M mechanisms.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.records import record
 from cost_models.strategies import F64, RECOMPUTE_BIT, SCHEDULES, Bool, StrategyBatch
 
 SIZES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch")  # axes on which a doubling is a step
@@ -40,7 +41,7 @@ def schedule_family(name: str) -> str:
     return next((family for start, family in FAMILIES_OF_SCHEDULES if name.startswith(start)), OTHER_SCHEDULE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Rows:
     """N strategies of one problem. ``time_s`` [N, C] sums to a step; ``levels`` [N, A] are log2 of sizes and codes of kinds;
     ``mechanisms`` [N, M]; ``usage`` [N] is the predicted peak over the usable memory of a card."""

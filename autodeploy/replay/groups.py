@@ -6,10 +6,10 @@ Axes: N strategies of the group.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from cost_models.case import Case
 from cost_models.layer_price import LayerPrices
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
 from cost_models.step.group import PricedGroup, PriceTable, price_table, replay_groups, shards_each_use
 from cost_models.strategies import I64, RECOMPUTE_BIT, Layout, StrategyBatch
@@ -17,7 +17,7 @@ from cost_models.strategies import I64, RECOMPUTE_BIT, Layout, StrategyBatch
 MOE, MOE_ACT = RECOMPUTE_BIT["moe"], RECOMPUTE_BIT["moe_act"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class ReplayGroup:
     """A priced group of one micro-batch count, group size and overlap."""
 

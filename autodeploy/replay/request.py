@@ -5,13 +5,12 @@ Axes: N strategies, P pipeline ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from autodeploy.replay.groups import ReplayGroup
 from autodeploy.replay.segments import affected_stages, layer_segments, whole_stages
 from autodeploy.schedule import SimulationRequest, StageMemory, StepTail
+from cost_models.records import record
 from cost_models.step.end import StepEnd, beside_the_pipeline_s, rank_load, step_end, straggler_frac
 from cost_models.step.stages import StageCosts
 from cost_models.strategies import F64
@@ -19,7 +18,7 @@ from cost_models.strategies import F64
 WEIGHT_KEPT_FRAC = 0.5  # of a chunk's activations between its two backward halves (Qi et al. 2024, section 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepRequest:
     """`step_s` = (simulated + `constant_s`) x (1 + `straggler_frac`), [N] each."""
 

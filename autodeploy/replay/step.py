@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from autodeploy.errors import InputError
@@ -11,10 +9,11 @@ from autodeploy.replay.groups import ReplayGroup, groups_of
 from autodeploy.replay.request import step_request
 from autodeploy.schedule import ScheduleError, SimulationResult, simulate
 from cost_models.case import Case
+from cost_models.records import record
 from cost_models.strategies import F64, StrategyBatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class SimulatedStep:
     """`step_s`: the whole step; `result`: its pipeline, with events; `ep_s`: expert communication,
     summed over ranks."""

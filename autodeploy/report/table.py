@@ -105,7 +105,7 @@ def _notes(document: Mapping[str, Any], width: int) -> list[str]:
     space, first = document["space"], document["ranked"][0]
     notes = [
         wrap(
-            f"{space['enumerated']} strategies priced ({space['feasible']} fit) in {space['screen_s']:.1f} s, "
+            f"{space['enumerated']} strategies screened ({space['feasible']} fit) in {space['screen_s']:.1f} s, "
             f"{space['refined']} refined in {space['refine_s']:.1f} s. MFU: {first['flops_convention']}.",
             width,
         )

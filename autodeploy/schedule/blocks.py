@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import I32, I64, B, F, Schedule, ScheduleError, W
+from cost_models.records import record
 
 SlotKind = tuple[tuple[int, ...], tuple[int, ...]]  # (kinds, stages) of its operations
 Bool = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(eq=False)
 class BlockGraph:
     """Slots in level order, numbered from 1; 0 stands for the start of the step. B slots.
 
@@ -80,91 +80,116 @@ def build_graph(schedule: Schedule) -> BlockGraph:
     """Links slots to their inputs and sorts them by level; raises if the orders wait in a circle."""
     ops, first = schedule.ops, schedule.first
     count = len(ops)
-    rank = np.repeat(np.arange(schedule.pp), np.diff(first))
+    rank = np.repeat(np.arange(schedule.pp, dtype=np.int32), np.diff(first))
     source, source_stream, hop = _inputs(schedule, rank)
     level = _levels(schedule.name, first, source)
     kinds, kind = _kinds(ops)
-    order = np.lexsort((kind, level))
+    order = _sorted_by(kind, np.arange(count))
+    order = _sorted_by(level, order)
     number = np.zeros(count + 1, dtype=np.int32)  # index -1 (none) -> 0
     number[order] = np.arange(1, count + 1)
-    number[-1] = 0
     previous = np.arange(-1, count - 1)
     previous[first[:-1]] = -1
     return BlockGraph(
         schedule=schedule,
         ops=ops[order],
-        rank=rank[order].astype(np.int32),
+        rank=rank[order],
         kinds=kinds,
-        kind=kind[order].astype(np.int32),
+        kind=kind[order],
         previous=number[previous[order]],
         source=number[source[order]],
-        source_stream=source_stream[order].astype(np.int32),
-        hop=hop[order].astype(np.int32),
+        source_stream=source_stream[order],
+        hop=hop[order],
         level_at=np.concatenate([[1], 1 + np.cumsum(np.bincount(level))]),
         last_of_rank=number[first[1:] - 1].astype(np.int64),
         first_of_rank=number[first[:-1]].astype(np.int64),
     )
 
 
-def _inputs(schedule: Schedule, rank: I64) -> tuple[I64, I64, I64]:
-    """Slot whose output each operation needs (-1: none), which of its outputs, and 1 + the boundary crossed; [B, 2] each.
+def _sorted_by(key: I32, order: I64) -> I64:
+    """`order` by `key`, equals as they were."""
+    own = key[order]
+    small = own.astype(np.int16) if own.max(initial=0) < 2**15 else own  # sorted by radix
+    return order[np.argsort(small, kind="stable")]
+
+
+def _inputs(schedule: Schedule, rank: I32) -> tuple[I32, I32, I32]:
+    """Slot whose output each operation needs (-1: none), which of its outputs, and 1 + the boundary crossed; [B, 2] each."""
+    made_by = np.full((2, schedule.stages, schedule.micro_batches), -1, dtype=np.int32)  # 2 x slot + stream
+    for stream in range(2):
+        kind, stage, micro_batch = schedule.ops[:, stream].T
+        slot = np.flatnonzero((kind >= 0) & (kind != W))
+        made_by[(kind[slot] > F).astype(np.int8), stage[slot], micro_batch[slot]] = 2 * slot + stream
+    source = np.full((len(rank), 2), -1, dtype=np.int32)
+    source_stream, hop = np.zeros_like(source), np.zeros_like(source)
+    for stream in range(2):
+        slot, needs, direction = _needs(schedule, stream)
+        if not len(slot):
+            continue
+        made = made_by[direction, needs, schedule.ops[slot, stream, 2]]
+        if (made < 0).any():
+            raise ScheduleError("schedule", schedule.name, "complete: an operation needs one that no rank runs")
+        source[slot, stream], source_stream[slot, stream] = made >> 1, made & 1
+        crosses = rank[made >> 1] != rank[slot]
+        hop[slot, stream] = np.where(crosses, 1 + np.minimum(schedule.ops[slot, stream, 1], needs), 0)
+    return source, source_stream, hop
+
+
+def _needs(schedule: Schedule, stream: int) -> tuple[I64, I32, I32]:
+    """Slots whose operation of a stream needs another one: the stage of that, and 1 if it is a backward.
 
     F needs F of the stage before, a backward that of the stage after; the first backward needs the last forward.
     """
-    kind, stage, micro_batch = np.moveaxis(schedule.ops, 2, 0)
-    last, backward = schedule.stages - 1, (kind > F).astype(np.int64)
-    slot, stream = np.nonzero((kind >= 0) & (kind != W))
-    made_by = np.full((2, schedule.stages, schedule.micro_batches), -1)
-    at = slot, stream
-    made_by[backward[at], stage[at], micro_batch[at]] = 2 * slot + stream
-    turns = (kind > F) & (stage == last)
-    needs = np.where(turns, stage, np.where(backward == 1, stage + 1, stage - 1))
-    has = (kind >= 0) & (kind != W) & (needs >= 0)
-    made = np.where(has, made_by[np.where(turns, 0, backward), np.where(has, needs, 0), micro_batch], -1)
-    if (has & (made < 0)).any():
-        raise ScheduleError("schedule", schedule.name, "complete: an operation needs one that no rank runs")
-    source = made >> 1  # -1 stays -1
-    crosses = has & (rank[source] != rank[:, None])
-    return source, np.where(has, made & 1, 0), np.where(crosses, 1 + np.minimum(stage, needs), 0)
+    kind, stage, _ = schedule.ops[:, stream].T
+    slot = np.flatnonzero((kind >= 0) & (kind != W) & ((kind > F) | (stage > 0)))
+    backward, own = kind[slot] > F, stage[slot]
+    turns = backward & (own == schedule.stages - 1)
+    needs = np.where(turns, own, np.where(backward, own + 1, own - 1))
+    return slot, needs, (backward & ~turns).astype(np.int32)
 
 
-def _levels(name: str, first: I64, source: I64) -> I64:
+def _levels(name: str, first: I64, source: I32) -> I32:
     """Longest hop count from the start: all ranks go in step, each runs its next slot once the inputs are there."""
     count = len(source)
-    level = np.full(count + 2, -1)  # `count`: the end of a rank; index -1: no input
-    done = np.zeros(count + 2, dtype=bool)
+    done = np.zeros(count + 2, dtype=bool)  # `count`: the end of a rank; index -1: no input
     done[-1] = True
+    level = np.full(count, -1, dtype=np.int32)
     after = np.arange(1, count + 1)
     after[first[1:] - 1] = count
-    inputs = np.concatenate([source, [[count, count]]])
-    one, two = np.ascontiguousarray(inputs.T)
+    streams = [np.append(column, count) for column in source.T.astype(np.int64) if (column >= 0).any()]
     at, now = first[:-1].copy(), 0
     while True:
-        ready = np.flatnonzero(done[one[at]] & done[two[at]])
-        if not len(ready):
-            break
+        ready = at < count
+        for inputs in streams:
+            ready &= done[inputs[at]]
         going = at[ready]
+        if not len(going):
+            break
         level[going] = now
         done[going] = True
         at[ready] = after[going]
         now += 1
-    stuck = np.flatnonzero(level[:count] < 0)
+    stuck = np.flatnonzero(level < 0)
     if len(stuck):
         raise ScheduleError("schedule", name, f"free of deadlock; slot {stuck[0]} waits in a circle")
-    return level[:count]
+    return level
 
 
-def _kinds(ops: I32) -> tuple[tuple[SlotKind, ...], I64]:
+def _kinds(ops: I32) -> tuple[tuple[SlotKind, ...], I32]:
     """Distinct (kinds, stages) of slots in order of first appearance, and which of them each slot is."""
-    kind, stage = ops[:, :, 0].astype(np.int64) + 1, ops[:, :, 1].astype(np.int64) + 1
-    stages = int(stage.max()) + 1
-    code = ((kind[:, 0] * 5 + kind[:, 1]) * stages + stage[:, 0]) * stages + stage[:, 1]
-    _, found, index = np.unique(code, return_index=True, return_inverse=True)
-    order = np.argsort(found)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
+    count = len(ops)
+    stages = int(ops[:, :, 1].max()) + 1
+    one, two = (ops[:, j, 0] * stages + ops[:, j, 1] for j in range(2))
+    code = one.astype(np.int64)
+    if (two >= 0).any():
+        code = code * (4 * stages + 1) + np.where(ops[:, 1, 0] < 0, 0, two + 1)
+    first = np.full(int(code.max()) + 1, count)
+    first[code[::-1]] = np.arange(count)[::-1]  # of several the last one stays: the first slot
+    found = np.sort(first[first < count])
+    place = np.empty_like(first, dtype=np.int32)
+    place[code[found]] = np.arange(len(found))
     kinds = []
-    for one, two in ops[found[order]].tolist():
-        slot = (one,) if two[0] < 0 else (one, two)
+    for one_op, two_op in ops[found].tolist():
+        slot = (one_op,) if two_op[0] < 0 else (one_op, two_op)
         kinds.append((tuple(op[0] for op in slot), tuple(op[1] for op in slot)))
-    return tuple(kinds), place[index.reshape(-1)]
+    return tuple(kinds), place[code]

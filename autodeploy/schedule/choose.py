@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from autodeploy.schedule.segments import Structure
 from autodeploy.schedule.slots import slot_template
 from autodeploy.schedule.templates import LANES, Template
 from autodeploy.schedule.work import Work
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -31,7 +31,7 @@ READ = (0, 1, 2, LANES)  # inputs that the estimate asks for: lanes, and the arr
 ROUNDS = 3  # of the pairs until they keep their pace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Job:
     """Scenarios `rows` of a request, and the slots that decide: pairs, then each half of a pair alone."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import ScheduleError
 from autodeploy.schedule.segments import IS_EP, LANE_OF, SEGMENTS, Segment, Structure
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 ALL_TO_ALL_PAIRS = tuple(
@@ -18,7 +17,7 @@ ALL_TO_ALL_PAIRS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StageCosts:
     """Whole-stage costs, [N, S] in model order; for schedules without overlap of communication."""
 
@@ -35,7 +34,7 @@ class StageCosts:
         return LayerSegments(seconds=seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LayerSegments:
     """Seconds of every segment of every layer: [N, S, L, K], K as in `Segment`; 0 where a layer lacks the segment."""
 
@@ -101,7 +100,7 @@ class LayerSegments:
         return tuple(sorted({LANE_OF[k] for k in np.flatnonzero(used)}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepTail:
     """What follows the last backward of a rank; [N, P] or broadcastable to it. Exposed seconds only."""
 
@@ -110,7 +109,7 @@ class StepTail:
     optimizer_s: F64 | float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StageMemory:
     """Activation bytes of one micro-batch per virtual stage [N, S], and what stays for all of the step [N, P]."""
 

@@ -7,12 +7,13 @@ real durations are. Which entry suits a strategy is decided on its own durations
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from autodeploy.schedule.operations import F
 from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Segment, Streams, Structure, build_streams
+from cost_models.records import record
 
 WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
 Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
@@ -26,7 +27,7 @@ COMPUTE_UNITS: dict[int, float] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LaneOrder:
     """One entry. `lead`: the stream served first when both can go (None: the one with more left to do).
 
@@ -126,7 +127,7 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
 
     Each lane keeps the nodes that it could take now, by the rule, and those that come later, by their time.
     """
-    nodes, followers = streams.nodes, streams.followers
+    nodes, lanes, followers = streams.nodes, streams.lanes, streams.followers
     length = [nominal_s(node, entry) for node in nodes]
     rules = _rules(nodes, length, entry)
     missing, ready_s, free_s = [len(node.after) for node in nodes], [0.0] * len(nodes), [0.0, 0.0, 0.0]
@@ -134,12 +135,12 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
     later: tuple[list[tuple[float, Rule]], ...] = ([], [], [])
     for at, count in enumerate(missing):
         if not count:
-            heappush(now[nodes[at].lane], rules[at])
+            heappush(now[lanes[at]], rules[at])
     sequence: list[int] = []
     while len(sequence) < len(nodes):
         start, rule = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
         best = rule[-1]
-        lane = nodes[best].lane
+        lane = lanes[best]
         if now[lane]:
             heappop(now[lane])
         else:
@@ -154,7 +155,7 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
             if end > ready_s[after]:
                 ready_s[after] = end
             if not missing[after]:
-                lane, at_s = nodes[after].lane, round(ready_s[after], 9)
+                lane, at_s = lanes[after], round(ready_s[after], 9)
                 if at_s <= free_s[lane]:
                     heappush(now[lane], rules[after])
                 else:

@@ -14,12 +14,13 @@ A slot is one operation, or two that a rank runs side by side (forward of one mi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cost_models.records import record
 
 F, B, I, W = 0, 1, 2, 3  # noqa: E741  forward; full backward; backward for the input; backward for the weights
 KIND_NAMES = ("F", "B", "I", "W")
@@ -40,7 +41,7 @@ class ScheduleError(ValueError):
         super().__init__(f"{field_name} = {value!r}: must be {allowed}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OrderCosts:
     """Seconds (any unit) that an automatic schedule plans with; one value per virtual stage."""
 
@@ -65,7 +66,7 @@ class OrderCosts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PipelineShape:
     """What an order depends on. `group` is Megatron's micro-batch group size (0: the default, `pp`)."""
 
@@ -86,7 +87,7 @@ class PipelineShape:
         return self.group or self.pp
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@record(eq=False)
 class Schedule:
     """The slots of all ranks as arrays, and where each virtual stage lives. B slots.
 

@@ -6,12 +6,12 @@ Axes: I slots (any templates), D inputs and outputs of a slot, N scenarios, R no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.templates import FIRST_NODE, NEVER, Template
+from cost_models.records import record
 
 Bool = NDArray[np.bool_]
 F64 = NDArray[np.float64]
@@ -20,7 +20,7 @@ ABSENT = -np.inf
 WIDEST = 32  # waits of a node, at most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class SlotCosts:
     """What the slots of a batch are priced with.
 

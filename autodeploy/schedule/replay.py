@@ -6,7 +6,6 @@ Axes: W columns (scenarios, or lane orders of a scenario), D inputs and outputs 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -14,13 +13,14 @@ from numpy.typing import NDArray
 
 from autodeploy.schedule.blocks import BlockGraph
 from autodeploy.schedule.templates import LANES
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Run:
     """One graph to replay: `slot` [kinds], where among the matrices each of its slot kinds is; `hops_s` [1 + S, W] seconds of
     each hop, row 0 zero, None where no transfer delays a receiver."""

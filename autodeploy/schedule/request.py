@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from autodeploy.schedule.costs import LayerSegments, StageCosts, StageMemory, StepTail
 from autodeploy.schedule.operations import OrderCosts, PipelineShape, Schedule, ScheduleError
 from autodeploy.schedule.table import SCHEDULES
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
@@ -19,7 +20,7 @@ ENDS = ("none", "warm-up", "cool-down", "both")
 OVERLAPS = ("auto", "none", "lanes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SimulationRequest:
     """A batch of strategies that share schedule, pp, vpp, micro-batch count and group.
 
@@ -98,7 +99,7 @@ class SimulationRequest:
         return PipelineShape(pp=self.pp, vpp=self.vpp, micro_batches=self.micro_batches, group=self.group, costs=costs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EpMasking:
     """All-to-all of the step against what of it no compute hides, [N] each; see `masking.py` for the definition.
 
@@ -114,7 +115,7 @@ class EpMasking:
     steady_masked_frac: F64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeTimes:
     """Every segment of the step, E events: times [E, N], the rest [E]. `slot` counts from 0 in graph order."""
 
@@ -127,7 +128,7 @@ class NodeTimes:
     lane: I64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepEvents:
     """Every segment of the step of every scenario, with the schedule that ordered them."""
 
@@ -144,7 +145,7 @@ class StepEvents:
     meets_at_s: F64  # [N, P], when the optimizer may start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SimulationResult:
     """Times and memory of a batch; [N], per rank [N, P], per rank and lane [N, P, 3].
 

@@ -7,7 +7,6 @@ A dense layer, an embedding or a head is a layer with an attention (compute) par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.operations import B, F, I, W
+from cost_models.records import record
 
 COMPUTE, INTRA, INTER = 0, 1, 2
 LANE_NAMES = ("compute", "intra-node", "inter-node")
@@ -95,7 +95,7 @@ class Node(NamedTuple):
     entry: bool  # waits for the input of its stream
 
 
-@dataclass(frozen=True, eq=False)
+@record(kw_only=False, eq=False)
 class Streams:
     """The nodes of a slot's one or two streams, no lane order yet; `exits[j]`: nodes that make the output of stream j."""
 
@@ -107,6 +107,10 @@ class Streams:
         """[n, 4]: stream, layer x segments + segment, pieces and lane of each node."""
         rows = [(n.stream, n.layer * SEGMENTS + n.segment, n.pieces, LANE_OF[n.segment]) for n in self.nodes]
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+    @cached_property
+    def lanes(self) -> list[int]:
+        return [node.lane for node in self.nodes]
 
     @cached_property
     def followers(self) -> list[list[int]]:

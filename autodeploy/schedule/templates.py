@@ -7,13 +7,13 @@ gives exactly the times of every segment; `node_ends_s` recovers those when aske
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.segments import COMPUTE, SENDS, Node, Streams
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -26,7 +26,7 @@ WAITS, EXITS = 2, 2  # columns that the arrays of a template have, where more ar
 Rows = tuple[int, ...]  # of what ends: inputs, `NEVER`, nodes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class NodeArrays:
     """The nodes of a template as index arrays, [n] each."""
 
@@ -40,7 +40,7 @@ class NodeArrays:
     lane: I64
 
 
-@dataclass(frozen=True, eq=False)
+@record(kw_only=False, eq=False)
 class Template:
     """Nodes of `streams` in evaluation order, `sequence`. `waits`: the rows that each node waits for, without those that
     another of them waits for in turn; `exits`: the rows whose latest makes each output; `uses`: inputs that the slot reads

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,14 @@ from autodeploy.schedule.pricing import SlotCosts, transfer_matrices
 from autodeploy.schedule.replay import Run, replay
 from autodeploy.schedule.templates import LANES, Template
 from autodeploy.schedule.work import Work, pair_scale
+from cost_models.records import record
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 CELLS = 2**18  # of states replayed at a time: slots x columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Chosen:
     """Scenarios `rows` of a request that are fastest one way: `entry` of the catalogue (None: nothing overlaps), and which
     of the ends. When each rank ends its last slot, and when its first has its input, [n, P] each."""
@@ -39,7 +39,7 @@ class Chosen:
     start_s: F64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class _Job:
     """Scenarios `rows` of a request that try the same lane orders."""
 

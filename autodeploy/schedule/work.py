@@ -6,7 +6,6 @@ Axes: N scenarios, S virtual stages, C distinct stages, L layers, K segments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from autodeploy.schedule.request import SimulationRequest
 from autodeploy.schedule.segments import COMPUTE, INTER, LANES_OF_KINDS, SEGMENTS, Segment, Structure
 from autodeploy.schedule.slots import slot_template
 from autodeploy.schedule.templates import LANES, Template
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 
 F64 = NDArray[np.float64]
@@ -29,7 +29,7 @@ SlotShape = tuple[tuple[int, ...], tuple[Structure, ...]]  # (kinds, structures)
 BLOCK = 128  # scenarios replayed at a time: the arrays of a level stay in cache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Stages:
     """`of` [S]: which distinct stage each is; `structures` of these, and their `cells` [C, L x K, N], seconds."""
 
@@ -43,7 +43,7 @@ class Stages:
         return [(ops, tuple([of[stage] for stage in stages])) for ops, stages in kinds]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Work:
     """A request of scenarios alike. `ends`: ways to pair micro-batches there, each with its graph; `slots`: the distinct
     slots of all graphs, (kinds, distinct stages); `slot_of[g]` [kinds of graph g]: which of them each kind is. `shapes`: the

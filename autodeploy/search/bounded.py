@@ -6,67 +6,23 @@ Axes: N strategies, B bases, R rungs, G groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from autodeploy.search.candidates import (
-    Candidates,
-    compact_layouts,
-    first_of_equals,
-    group_key,
-    no_candidates,
-    objective_of,
-)
+from autodeploy.search.candidates import Candidates, first_of_equals, no_candidates, objective_of
 from autodeploy.search.cutoffs import Scored, cutoffs, margins
 from autodeploy.search.request import SearchRequest
-from autodeploy.search.shortlist import Keeping, Shortlist, departures_of, raised, shorten
+from autodeploy.search.rows import Rows, groups_of, nearest_rows, written_out
+from autodeploy.search.shortlist import MISSES, Keeping, Shortlist, departures_of, raised, shorten
 from autodeploy.search.twin import Twin
 from autodeploy.strategy.laddered import Laddered
-from cost_models.strategies import F64, I64, Bool, StrategyBatch
+from cost_models.strategies import I64, Bool
 
 WINDOW = 1 << 20  # strategies remembered before the best of them are priced and the others forgotten
 FIRST_BATCH = 1024  # priced at once; each batch after it is twice as large
 SLACK = 1e-6  # best first goes by scores in single precision; a bound may exceed the price by its rounding
 AHEAD = 1.05  # what is priced though, going by bounds alone, it would just miss: bounds lie a little below prices
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
-    """N of the strategies of bases x ladder, each with its least time and its memory."""
-
-    space: Laddered
-    base: NDArray[np.intp]
-    rung: NDArray[np.intp]
-    least_step_s: F64
-    memory_bytes: F64
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def take(self, index: NDArray[np.intp] | Bool) -> Rows:
-        arrays = {name: getattr(self, name)[index] for name in ("base", "rung", "least_step_s", "memory_bytes")}
-        return replace(self, **arrays)
-
-    def compact(self) -> Rows:
-        """With only the bases that are used."""
-        used = np.flatnonzero(np.bincount(self.base, minlength=len(self.space.bases)))
-        place = np.zeros(len(self.space.bases), dtype=np.intp)
-        place[used] = np.arange(len(used))
-        return replace(self, space=self.space.take(used), base=place[self.base])
-
-    @property
-    def batch(self) -> StrategyBatch:
-        return self.space.batch(self.base, self.rung)
-
-    @property
-    def departures(self) -> I64:
-        """As ``departures_of`` the batch: those of its base, and one for each kind of relief."""
-        ladder = self.space.ladder
-        relief = (ladder.recompute > 0).astype(np.int64) + (ladder.swap_frac > 0) + (ladder.offload_frac > 0)
-        of_rung = relief[self.rung] if relief.ndim == 1 else relief[self.base, self.rung]
-        return departures_of(self.space.bases)[self.base] + of_rung
 
 
 class BoundedScreen:
@@ -77,6 +33,7 @@ class BoundedScreen:
         self.request, self.twin, self.keeping, self.over, self.bounds = request, twin, keeping, over, twin.bounds
         self.screened = 0
         self._window: list[Rows] = []
+        self._misses: list[Rows] = []  # of each part the nearest, where they are asked for
         self._in_window = self._feasible = 0
         self._before: Shortlist | None = None  # of all windows so far
         self._known: Candidates | None = None  # what it holds
@@ -85,22 +42,18 @@ class BoundedScreen:
         """Pass 1 over one part; and pass 2 where the window is full."""
         if not len(part):
             return None
-        found = self.bounds(self.request.case, part.bases, part.ladder)
+        found = self.bounds(self.request.case, part.bases, part.ladder, self.keeping.almost_bytes)
         memory = found.peak_reserved_bytes
         self._in_window += len(part)
         self.screened += len(part)
         self._feasible += int(np.count_nonzero(part.allowed & (memory <= self.keeping.cap_bytes)))
-        base, rung = np.nonzero(part.allowed & (memory <= self.keeping.almost_bytes))
-        rows = Rows(
-            space=part,
-            base=base,
-            rung=rung,
-            least_step_s=found.least_step_s[base, rung],
-            memory_bytes=memory[base, rung],
-        )
+        rows = Rows.where(part, found, part.allowed & (memory <= self.keeping.almost_bytes))
         if self.known is not None and len(rows):
             rows = rows.take(_Pricing(self, [rows]).hopeful(np.arange(len(rows))))
         self._window.append(rows.compact())
+        if self.keeping.misses:
+            misses = Rows.where(part, found, part.allowed & (memory > self.keeping.cap_bytes))
+            self._misses += [rows.compact() for rows in nearest_rows([misses], MISSES)]
         return self.flush() if sum(map(len, self._window)) > WINDOW else None
 
     def flush(self) -> Shortlist | None:
@@ -109,16 +62,21 @@ class BoundedScreen:
             return None
         window = [rows for rows in self._window if len(rows)]
         priced = _Pricing(self, window).run() if window else no_candidates()
+        misses = nearest_rows(self._misses, MISSES)
+        if misses:
+            nearest = self.twin.screened(self.request, written_out(misses))
+            priced = distinct([priced, nearest])
         found = shorten(priced, self.keeping, self._in_window, self._feasible)
         self._before = found if self._before is None else self._before.merge(found, self.keeping)
-        self._window, self._in_window, self._feasible, self._known = [], 0, 0, None
+        self._window, self._misses, self._in_window, self._feasible, self._known = [], [], 0, 0, None
         return found
 
     @property
     def known(self) -> Candidates | None:
         """What the shortlist of all windows so far holds, each strategy once."""
         if self._known is None and self._before is not None:
-            self._known = distinct(self._before)
+            kept = ("groups", "overall", "front", "almost", "sizes", "safe", "plain")
+            self._known = distinct([getattr(self._before, name) for name in kept])
         return self._known
 
 
@@ -129,7 +87,7 @@ class _Pricing:
         self.screen, self.parts = screen, parts
         known = screen.known
         batches = [rows.space.bases for rows in parts] + ([known.batch] if known is not None else [])
-        group, self.size_of, devices_of = _groups(batches)
+        group, self.size_of, devices_of = groups_of(batches)
         firsts = np.cumsum([0, *map(len, batches)])
         of_rows = [group[rows.base + first] for rows, first in zip(parts, firsts, strict=False)]
         self.rows = Scored.concatenate(
@@ -169,8 +127,7 @@ class _Pricing:
 
     def _price(self, chosen: I64) -> Candidates:
         rows = self.rows.take(chosen)
-        batch = StrategyBatch.concatenate([part.batch for part in self._parts(chosen)])
-        candidates = self.screen.twin.screened(self.screen.request, compact_layouts(batch))
+        candidates = self.screen.twin.screened(self.screen.request, written_out(self._parts(chosen)))
         exact = replace(rows, score=candidates.score, step_s=candidates.step_s)
         self.exact.append(replace(exact, raised=rows.raised / rows.score * candidates.score))
         return candidates
@@ -196,21 +153,7 @@ def _scored(candidates: Candidates, group: I64) -> Scored:
     )  # fmt: skip
 
 
-def _groups(batches: Sequence[StrategyBatch]) -> tuple[I64, I64, I64]:
-    """The group of each strategy of the batches, numbered from 0; of each group its cards, numbered from 0, and as they are."""
-    first, second = (np.concatenate(keys) for keys in zip(*map(group_key, batches), strict=True))
-    devices = np.concatenate([batch.devices for batch in batches])
-    order = np.lexsort((second, first))
-    new = np.ones(len(order), dtype=bool)
-    new[1:] = (np.diff(first[order]) != 0) | (np.diff(second[order]) != 0)
-    group = np.empty(len(order), dtype=np.int64)
-    group[order] = np.cumsum(new) - 1
-    devices_of = devices[order[new]]
-    return group, np.unique(devices_of, return_inverse=True)[1], devices_of
-
-
-def distinct(shortlist: Shortlist) -> Candidates:
-    """What a shortlist holds, each strategy once."""
-    kept = [getattr(shortlist, name) for name in ("groups", "overall", "front", "almost", "sizes", "safe", "plain")]
-    every = Candidates.concatenate(kept)
+def distinct(parts: Sequence[Candidates]) -> Candidates:
+    """All of them, each strategy once."""
+    every = Candidates.concatenate(parts)
     return every.take(first_of_equals(every.batch))

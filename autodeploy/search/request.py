@@ -36,11 +36,9 @@ class Price(Protocol):
 
 
 class Bound(Protocol):
-    """``cost_models.step.bounds``: of what needs more than ``most_bytes`` nobody asks the time."""
+    """``cost_models.step.bounds``: above ``most_bytes`` nobody asks the time."""
 
-    def __call__(
-        self, case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float = float("inf")
-    ) -> Bounds: ...
+    def __call__(self, case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float = ...) -> Bounds: ...
 
 
 # The event simulator, where there is one: seconds of one step [N], or None when it cannot replay this batch.

@@ -63,8 +63,7 @@ def keeping_of(request: SearchRequest) -> Keeping:
 
 
 def _all_priced(request: SearchRequest, twin: Twin, on_priced: OnPriced | None) -> bool:
-    asked = on_priced is not None or request.audit or request.keep_oversized
-    return asked or twin.bounds is None or twin.laddered is None
+    return on_priced is not None or request.audit or twin.bounds is None or twin.laddered is None
 
 
 class _Run:

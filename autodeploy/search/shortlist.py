@@ -169,15 +169,18 @@ def best_of_sizes(ordered: Candidates) -> Candidates:
 
 
 def pareto_front(candidates: Candidates) -> Candidates:
-    """Strategies that no other beats in both step time and memory, fastest first."""
-    order = total_order(candidates.batch, candidates.step_s, candidates.reserved_bytes)
-    memory = candidates.reserved_bytes[order]
-    least_before = np.concatenate([[np.inf], np.minimum.accumulate(memory)[:-1]]) if len(memory) else memory
-    return candidates.take(order[memory < least_before])
+    """Strategies that no other beats in both step time and memory, to seven digits; fastest first."""
+    step_s, memory = candidates.step_s.astype(np.float32), candidates.reserved_bytes.astype(np.float32)
+    order = total_order(candidates.batch, step_s, memory)
+    least = np.minimum.accumulate(memory[order])
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = memory[order[1:]] < least[:-1]
+    return candidates.take(order[first])
 
 
 def nearest_misses(candidates: Candidates, count: int = MISSES) -> Candidates:
     """Of each group the strategy that needs least memory; the ``count`` least of them."""
-    order = total_order(candidates.batch, candidates.reserved_bytes.astype(np.float32), candidates.step_s)
+    keys = (candidates.reserved_bytes.astype(np.float32), candidates.step_s.astype(np.float32))
+    order = total_order(candidates.batch, *keys)
     ordered = candidates.take(order)
     return ordered.take(rank_within_group(ordered) == 0).take(slice(0, count))

@@ -7,18 +7,18 @@ axis may take depends on those before it. Axes: N strategies.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import I64, SCHEDULE_CODE, StrategyBatch
 
 Departs = Callable[[StrategyBatch], Any]  # [N] how far from the default, 0: not at all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Axis:
     """``column``: its name in ``Strategy``, ``StrategyBatch`` and JSON. ``option``: its name on the command line and in
     ``Axes``; "" where it has none of its own. ``token``: what stands before its number in the notation; "" where the

@@ -7,9 +7,8 @@ torchtitan distributed/pipeline_parallel.py and pytorch schedules (Interleaved1F
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from autodeploy.errors import InputError
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, SCHEDULES
 
@@ -22,7 +21,7 @@ def _searched(backend: str) -> tuple[str, ...]:
     return tuple(name for name, schedule in SCHEDULE_TABLE.items() if backend in schedule.searched_by)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Backend:
     """One training program."""
 

@@ -9,7 +9,7 @@ Axes: S = pp * vpp virtual stages, K layer kinds. A layout text is one of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,6 +19,7 @@ from autodeploy.strategy.layout_text import StageText, parse_layout_text, print_
 from autodeploy.strategy.split import Split
 from autodeploy.strategy.splits import Ends, Stages, balance, balanced_splits
 from cost_models.inputs import ModelSpec
+from cost_models.records import record
 from cost_models.strategies import F64, Layout
 
 ALTERNATES = 2
@@ -28,7 +29,7 @@ FILLED = (
 SPREAD_FROM = 3  # more no-op slots than this and than a stage holds are spread, not appended
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Placing:
     """What of a schedule bears on the split: odd chunks placed in reverse; expert communication overlapped."""
 

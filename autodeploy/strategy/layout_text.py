@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from autodeploy.errors import InputError
+from cost_models.records import record
 
 FIELD = "--pipeline-model-parallel-layout"
 LIMIT = 4096  # virtual stages; guards against (t|)*999999999
@@ -22,7 +22,7 @@ _GROUP = r"\(([^()]+)\)\*(\d+)"
 _ITEM = r"([EtmL|])\*(\d+)"
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class StageText:
     """What one virtual stage holds."""
 

@@ -8,18 +8,18 @@ layout. Defaults are omitted in print and everything else is printed, so that ``
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from autodeploy.errors import InputError
 from autodeploy.strategy.axis_table import COUNTS, DEFAULT_OF, SHARES, TOKEN_OF
 from autodeploy.strategy.backends import backend_named
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.strategies import DISPATCHERS, RECOMPUTE_MODULES, SCHEDULES
 
 REMEDY = "write TP8/PP16/VPP2/EP32 and add CP2, ETP2, DP48, MBS2, G20, ZeRO3, noSP, full, selective(...), a schedule"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Strategy:
     """One strategy. ``sequence_parallel``, ``schedule`` and ``ep_overlap`` left open become the default when built."""
 

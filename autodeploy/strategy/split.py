@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from cost_models.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Split:
     """Decoder layers of each virtual stage in model order; the stages that hold the MTP modules, embedding and head
     (negative: from the end); the text that writes it, where one does."""

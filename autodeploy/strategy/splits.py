@@ -5,7 +5,6 @@ Axes: N splits, S = pp * vpp virtual stages, P = pp ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,12 +12,13 @@ import numpy as np
 from autodeploy.strategy.split import Split
 from autodeploy.strategy.weights import head_weight, layer_weight, mtp_weight
 from cost_models.inputs import ModelSpec
+from cost_models.records import record
 from cost_models.strategies import F64, I64
 
 Balance = tuple[float, float]  # largest rank sum and largest stage, in rough weight
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Stages:
     """PP and VPP; V-shaped schedules place odd chunks in reverse."""
 
@@ -69,7 +69,7 @@ def _cumulative_weight(model: ModelSpec) -> tuple[F64, float, float]:
 # ----------------------------------------------------------------------------------------------- candidates
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Ends:
     """What a back end leaves free at the ends of the pipeline: the least and the most layers of a stage, whether a stage in
     the middle may be empty, and whether the MTP modules may stand alone, with the head in a stage behind them."""

@@ -8,7 +8,7 @@ A new one: its closed form and record here, its order in `autodeploy/schedule/`,
 
 from cost_models.schedules.facts import Chunks, PipelineCosts, Schedule, Shape
 from cost_models.schedules.least import RankSeconds, least_pipeline_s, rank_seconds
-from cost_models.schedules.price import closed_form_step_s, in_flight_chunks
+from cost_models.schedules.price import closed_form_step_s, closed_forms_s, in_flight_chunks
 from cost_models.schedules.table import SCHEDULE_TABLE, find_schedule, schedules_where
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Schedule",
     "Shape",
     "closed_form_step_s",
+    "closed_forms_s",
     "find_schedule",
     "in_flight_chunks",
     "least_pipeline_s",

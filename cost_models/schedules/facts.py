@@ -6,14 +6,14 @@ Costs are one micro-batch's, in seconds: F forward, I backward for the input, W 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.errors import ConfigError
+from cost_models.records import record
 from cost_models.schedules.lanes import LaneCosts
 
 F64 = NDArray[np.float64]
@@ -26,7 +26,7 @@ Pairs = Literal["none", "joint", "early"]
 PAIRS: tuple[Pairs, ...] = ("none", "joint", "early")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PipelineCosts:
     """A block of strategies; [S, N] costs, [N] the rest. Operations then run along contiguous strategies. With `lanes` the
     stages have lanes of their own for expert communication, and what runs side by side is priced by these."""
@@ -42,7 +42,7 @@ class PipelineCosts:
     lanes: LaneCosts | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Shape:
     """What in-flight chunks depend on: micro-batches and group size [N, 1], ranks [1, P]."""
 
@@ -53,7 +53,7 @@ class Shape:
     vpp: int
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Chunks:
     """How many chunks (virtual stages) a rank may hold; `most` None: any number."""
 
@@ -65,7 +65,7 @@ class Chunks:
         return np.asarray((vpp >= self.least) & (True if self.most is None else vpp <= self.most))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Schedule:
     """One pipeline schedule, its facts checked when it is built.
 
@@ -73,9 +73,10 @@ class Schedule:
     enter from both ends, so that a rank holds two stages' weights. `weight_copies`: copies of the model that the ranks
     hold together. `order`: "module:function" under `autodeploy.schedule` that lists each rank's operations.
 
-    `closed_form`: seconds of the pipeline [N]. `in_flight`: most chunks that a rank holds, [N, P]; with `limit_only` an
-    automatic order may hold fewer. `grouped`: micro-batches go in groups of G. `plans_with_costs`: the order depends on
-    the costs. `least_turns` x pp micro-batches at least; `even`: of ranks and micro-batches.
+    `closed_form`: seconds of the pipeline [N]; `closed_forms`: of several with equally many ranks, where that is cheaper.
+    `in_flight`: most chunks that a rank holds, [N, P]; with `limit_only` an automatic order may hold fewer. `grouped`:
+    micro-batches go in groups of G. `plans_with_costs`: the order depends on the costs. `least_turns` x pp micro-batches at
+    least; `even`: of ranks and micro-batches.
 
     `pairs`: a forward and a backward run side by side, "joint": both hand on at the end of the pair; "early": each hands
     on when its own part is done, the gradient before the weight part. `pairs_ends`: so do two micro-batches of one
@@ -91,6 +92,7 @@ class Schedule:
 
     name: str
     closed_form: Callable[[PipelineCosts], F64]
+    closed_forms: Callable[[Sequence[PipelineCosts]], list[F64]] | None = None
     in_flight: Callable[[Shape], I64]
     order: str
     chunks: Chunks = Chunks(1, 1)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from cost_models.schedules.facts import F64, I64, Bool, Chunks, PipelineCosts, Schedule, Shape
-from cost_models.schedules.interleaved_waves import ROUNDS, ChunkCosts, interleaved_s, program
+from cost_models.schedules.interleaved_waves import ROUNDS, Block, block, program, worked_through
 from cost_models.schedules.one_f_one_b import one_f_one_b_s
-from cost_models.schedules.program import B, F, Op, by_micro_batches, work_through
+from cost_models.schedules.program import B, F, Op, by_shape, part, work_through
 
 
 def runs_in_groups(pp: int, micro_batches: I64 | int, group: I64 | int) -> Bool:
@@ -47,29 +46,35 @@ def overlapped_orders(pp: int, vpp: int, micro_batches: int, group: int) -> list
     return interleaved_orders(pp, vpp, micro_batches, group, extra=1)
 
 
-def _interleaved(c: PipelineCosts) -> F64:
-    return one_f_one_b_s(c) if c.vpp == 1 else _looped_s(c, extra=0)
+def _interleaved(parts: Sequence[PipelineCosts]) -> list[F64]:
+    if parts[0].vpp == 1:
+        return [one_f_one_b_s(c) for c in parts]
+    return _looped_s(parts, extra=0)
 
 
-def _adaptive_pipe(c: PipelineCosts) -> F64:
+def _adaptive_pipe(parts: Sequence[PipelineCosts]) -> list[F64]:
     """Interleaved with one more warm-up chunk."""
-    return _looped_s(c, extra=1)
+    return _looped_s(parts, extra=1)
 
 
-def _looped_s(c: PipelineCosts, extra: int) -> F64:
-    """Seconds [N]. A shape that no program runs is priced as one group of all its micro-batches."""
-    group, worked = in_rounds(c)
-
-    def seconds(own: PipelineCosts, micro_batches: int, group: int) -> F64:
-        if group < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
-            return work_through(overlapped_orders if extra else interleaved_orders, own, micro_batches, group)
-        costs = ChunkCosts(
-            forward_s=own.forward_s, backward_s=own.input_s + own.weight_s, p2p_s=own.p2p_s, lanes=own.lanes
-        )
-        worked_s, round_s = interleaved_s(costs, program(c.pp, c.vpp, micro_batches, group, extra))
-        return worked_s + (own.micro_batches - micro_batches) // group * round_s
-
-    return by_micro_batches(replace(c, group=group), seconds, worked)
+def _looped_s(parts: Sequence[PipelineCosts], extra: int) -> list[F64]:
+    """Seconds [N] of each. A shape that no program runs is priced as one group of all its micro-batches."""
+    found = [np.empty(len(c.p2p_s)) for c in parts]
+    blocks: list[Block] = []
+    places: list[tuple[F64, I64, I64]] = []
+    for c, out in zip(parts, found, strict=True):
+        group, worked = in_rounds(c)
+        for (m, g), at in by_shape(worked, group):
+            if g < c.pp:  # a few micro-batches: lanes or not, ranks mostly wait for one another
+                out[at] = work_through(overlapped_orders if extra else interleaved_orders, part(c, at), m, g)
+                continue
+            blocks.append(block(program(c.pp, c.vpp, m, g, extra, c.lanes is not None), c, at))
+            places.append((out, at, (c.micro_batches[at] - m) // g))
+    if blocks:
+        ends = worked_through(parts[0].pp, blocks, parts[0].lanes is not None)
+        for (out, at, skipped), (worked_s, round_s) in zip(places, ends, strict=True):
+            out[at] = worked_s + skipped * round_s
+    return found
 
 
 def in_rounds(c: PipelineCosts) -> tuple[I64, I64]:
@@ -94,7 +99,8 @@ INTERLEAVED = Schedule(
     name="interleaved",
     torch_class="Interleaved1F1B",
     aliases=("interleaved1f1b",),
-    closed_form=_interleaved,
+    closed_form=lambda c: _interleaved([c])[0],
+    closed_forms=_interleaved,
     in_flight=_held(0),
     order="interleaved:interleaved",
     chunks=Chunks(2, None),
@@ -106,7 +112,8 @@ INTERLEAVED = Schedule(
 
 ADAPTIVE_PIPE = Schedule(
     name="adaptive-pipe",
-    closed_form=_adaptive_pipe,
+    closed_form=lambda c: _adaptive_pipe([c])[0],
+    closed_forms=_adaptive_pipe,
     in_flight=_held(1),
     order="adaptive_pipe:adaptive_pipe",
     chunks=Chunks(2, None),

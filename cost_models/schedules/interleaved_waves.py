@@ -4,218 +4,281 @@ Rank r leads with C + 2(p-1-r) forwards, C = (v-1)G + extra, then takes turns of
 forward t - r, then its backward t - D + r, D = C + 2p - 2: what these wait for was made in the wave before, by a neighbour, or
 earlier, so that all ranks go at once. It takes groups of at least p micro-batches.
 
+Orders of any chunks, micro-batches and groups on equally many ranks go together, so that their backwards begin in one wave.
+What a rank does not do costs minus infinity: it ends never, and nothing waits for it.
+
 Axes: N strategies, P ranks, V chunks a rank, T waves, O forwards (or backwards) of a rank. Ranks are counted from the last to
 the first: the forwards of a wave are then a window of the order, and its backwards a window of the order from the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from cost_models.schedules.facts import F64, I64, Bool
-from cost_models.schedules.lanes import LaneCosts
+from cost_models.records import record
+from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts
 
 ROUNDS = 4  # groups of micro-batches that are worked through; the others pass at the pace of the last
-LAID_OUT = 1 << 15  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
+LAID_OUT = 1 << 16  # costs put in the order of the waves at a time: all of a few strategies, a few waves of many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkCosts:
-    """Seconds of each chunk, [V x P, N] in model order."""
-
-    forward_s: F64
-    backward_s: F64
-    p2p_s: F64
-    lanes: LaneCosts | None = None  # then forwards and backwards of a turn run side by side
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Program:
-    """What each rank does in each wave. `forward`, `backward`, `pair`: rows of costs [T, P], any where a rank does nothing."""
+    """What each rank does in each wave. `rows` [T, P] each: of its forward and of its backward, rows of the costs [F, B, none].
 
-    pp: int
+    On lanes of five: what a forward takes from its arrival, and from the rank's clock; the same of a backward; and computing
+    of a backward alone; of the costs [forward, backward, gradient, compute, pairs, none].
+    """
+
     total: int  # O
     turned: int  # D: wave of the first rank's first backward
-    next_chunk: list[int]  # [O] place of the same micro-batch's next chunk, 0 for none
+    next_chunk: I64  # [O] place of the same micro-batch's next chunk, 0 for none
     round_waves: tuple[int, int]  # in the steady phase, a round apart
-    forward: I64
-    backward: I64
-    pair: I64
-    paired: tuple[I64, I64]  # stages of the forward and of the backward of each pair that there is
+    rows: tuple[I64, ...]
+    pairs: tuple[I64, I64]  # stages of the forward and of the backward of each pair that there is
 
     @property
     def waves(self) -> int:
         return self.turned + self.total
 
-    def laid_out(self, first: int, last: int, *costs: tuple[F64, I64]) -> Iterator[tuple[F64, ...]]:
-        """Of each wave, costs of its ranks, [P, N] each; from costs by row, and rows [T, P]."""
-        step = max(1, LAID_OUT // (self.pp * costs[0][0].shape[1]))
-        for at in range(first, last, step):
-            to = min(at + step, last)
-            yield from zip(*(seconds.take(rows[at:to], axis=0) for seconds, rows in costs), strict=True)
 
-
-@lru_cache(maxsize=128)
-def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int) -> Program:
+@lru_cache(maxsize=64)
+def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int, on_lanes: bool) -> Program:
     """`extra`: forwards beyond Megatron's lead of 2(p-r-1) + (v-1)G."""
     sizes = [min(group, micro_batches - at) for at in range(0, micro_batches, group)]
     chunk_at = np.concatenate([np.repeat(np.arange(chunks), size) for size in sizes])  # of the forward at each place
-    size_at = np.repeat(sizes, [size * chunks for size in sizes])
-    total = micro_batches * chunks
-    lead = min((chunks - 1) * group + extra, total)
-    turned, per_round = lead + 2 * pp - 2, group * chunks
+    total, per_round = micro_batches * chunks, group * chunks
+    later = np.arange(total) + np.repeat(sizes, [size * chunks for size in sizes])
+    turned = min((chunks - 1) * group + extra, total) + 2 * pp - 2
     wave, rank = np.arange(turned + total)[:, None], np.arange(pp)[::-1]
     forwards, backwards = wave - rank, wave - turned + rank
-    both = (forwards >= 0) & (forwards < total) & (backwards >= 0) & (backwards < total)
-    forward_chunk = chunk_at[np.clip(forwards, 0, total - 1)]
+    does_forward, does_backward = ((place >= 0) & (place < total) for place in (forwards, backwards))
+    forward = chunk_at[np.clip(forwards, 0, total - 1)] * pp + rank
     backward = (chunks - 1 - chunk_at[np.clip(backwards, 0, total - 1)]) * pp + rank
-    pair, paired = _numbered(forward_chunk * (chunks * pp) + backward, both)
+    rows, pairs = (_on_lanes if on_lanes else _one_by_one)(forward, backward, does_forward, does_backward, chunks * pp)
     steady = turned + min(total - min(turned, total), (ROUNDS - 1) * per_round)
     return Program(
-        pp=pp, total=total, turned=turned, round_waves=(steady - per_round, steady),
-        next_chunk=np.where(chunk_at < chunks - 1, np.arange(total) + size_at, 0).tolist(),
-        forward=forward_chunk * pp + rank, backward=backward, pair=pair,
-        paired=(paired // (chunks * pp) * pp + paired % pp, paired % (chunks * pp)),
+        total=total, turned=turned, next_chunk=np.where(chunk_at < chunks - 1, later, 0),
+        round_waves=(steady - per_round, steady), rows=rows, pairs=pairs,
     )  # fmt: skip
 
 
-def _numbered(codes: I64, used: Bool) -> tuple[I64, I64]:
-    """`codes` counted from 0 among those used, and the codes that are."""
-    seen = np.zeros(int(codes.max()) + 1, dtype=np.int64)
-    seen[codes[used]] = 1
-    return (np.cumsum(seen) - 1)[codes], np.flatnonzero(seen)
+Rows = tuple[tuple[I64, ...], tuple[I64, I64]]
 
 
-def interleaved_s(costs: ChunkCosts, order: Program) -> tuple[F64, F64]:
-    """Seconds, and those of a round in the steady phase at the first rank where there are `ROUNDS`, [N] each."""
-    work = _OneByOne(costs, order) if costs.lanes is None else _SideBySide(costs, costs.lanes, order)
-    work.run()
-    return np.asarray(work.clock.max(axis=0)), work.round_s
+def _one_by_one(forward: I64, backward: I64, does_forward: Bool, does_backward: Bool, stages: int) -> Rows:
+    none, empty = 2 * stages, np.arange(0)
+    return (np.where(does_forward, forward, none), np.where(does_backward, stages + backward, none)), (empty, empty)
+
+
+def _on_lanes(forward: I64, backward: I64, does_forward: Bool, does_backward: Bool, stages: int) -> Rows:
+    both, alone = does_forward & does_backward, does_backward & ~does_forward
+    seen = np.zeros(stages * stages, dtype=np.int64)
+    seen[(forward * stages + backward)[both]] = 1
+    pair = 4 * stages + (np.cumsum(seen) - 1)[forward * stages + backward]
+    pairs = np.flatnonzero(seen)
+    none = 4 * stages + len(pairs)
+    rows = (
+        np.where(does_forward, forward, none),
+        np.where(both, pair, np.where(does_forward, forward, none)),
+        np.where(both, stages + backward, np.where(alone, 2 * stages + backward, none)),
+        np.where(both, pair, np.where(alone, 2 * stages + backward, none)),
+        np.where(alone, 3 * stages + backward, none),
+    )
+    return rows, (pairs // stages, pairs % stages)
+
+
+@record
+class Block:
+    """Strategies of one order, and its costs [rows, N]."""
+
+    order: Program
+    costs: F64
+    hop_s: F64
+
+
+def block(order: Program, c: PipelineCosts, at: I64) -> Block:
+    """The strategies at `at`. With lanes forwards and backwards of a turn run side by side."""
+    lanes = c.lanes
+    if lanes is None:
+        parts = [c.forward_s, c.input_s + c.weight_s]
+    else:
+        parts = [lanes.forward.alone_s, lanes.backward.alone_s, lanes.gradient_s, lanes.backward_compute_s]
+        parts.append(lanes.pair_s(*order.pairs))
+    costs = np.concatenate([*parts, np.full((1, len(c.p2p_s)), -np.inf)])
+    every = len(at) == len(c.p2p_s)
+    return Block(order=order, costs=costs if every else costs[:, at], hop_s=c.p2p_s[at])
+
+
+def worked_through(pp: int, blocks: Sequence[Block], on_lanes: bool) -> list[tuple[F64, F64]]:
+    """Of each block the seconds, and those of a round in the steady phase at the first rank where there are `ROUNDS`, [N]."""
+    waves = (_SideBySide if on_lanes else _OneByOne)(pp, blocks)
+    waves.run()
+    end_s = waves.clock.max(axis=0)
+    return [(end_s[columns], waves.round_s[columns]) for columns in waves.columns]
 
 
 class _Waves:
-    """`forwards`, `gradients` [O, N]: when the input of a place of the order reaches the rank that needs it next; gradients from
-    the end of the order. A wave's window of either starts at the last rank's place; ranks outside do nothing."""
+    """`forwards`, `gradients`: when the input of a place of the order reaches the rank that needs it next; gradients from the
+    end of the order. Rows beyond the order are nobody's; the last takes what goes nowhere."""
 
-    def __init__(self, hop_s: F64, order: Program) -> None:
-        self.order, self.pp, self.total = order, order.pp, order.total
-        self.clock = np.zeros((order.pp, len(hop_s)))
-        self.hop_s = np.tile(hop_s, (order.pp, 1))  # adds faster than a row
-        self.sends = bool(hop_s.any())
-        self.forwards, self.gradients = np.zeros((order.total, len(hop_s))), np.zeros((order.total, len(hop_s)))
-        self.round_s = np.zeros(len(hop_s))
+    def __init__(self, pp: int, blocks: Sequence[Block]) -> None:
+        self.pp, self.blocks = pp, blocks
+        edges = np.cumsum([0, *(len(block.hop_s) for block in blocks)]).tolist()
+        self.columns = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self.turned, self.total = (max(getattr(block.order, name) for block in blocks) for name in ("turned", "total"))
+        self.waves = self.turned + self.total
+        self.shifts = [self.turned - block.order.turned for block in blocks]
+        self.led = pp - 1 + max(s + block.order.total for s, block in zip(self.shifts, blocks, strict=True))
+        self.clock, self.round_s = np.zeros((pp, edges[-1])), np.zeros(edges[-1])
+        self.hop_s = np.tile(np.concatenate([block.hop_s for block in blocks]), (pp, 1))  # adds faster than a row
+        self.sends = bool(self.hop_s.any())
+        self.forwards = np.zeros((self.led + pp, edges[-1]))
+        self.gradients = np.zeros((self.total + 2 * pp - 1, edges[-1]))
+        self.flat = self.forwards.reshape(-1), self.gradients.reshape(-1)
+        self.marks: dict[int, list[slice]] = {}
+        self.wraps = self._wraps()
+        self.wrapped = [
+            (rows < places.size - edges[-1]).any(axis=1).tolist()
+            for rows, places in zip(self.wraps, self.flat, strict=True)
+        ]
 
-    def mark(self) -> None:
-        self.round_s = self.clock[-1] - self.round_s
+    def _wraps(self) -> tuple[I64, I64]:
+        """Where the last rank's forward of a wave goes, a chunk later on the first rank, [T, N] in `forwards` laid flat; and the
+        first rank's backward of a turn, a chunk earlier on the last."""
+        count, pp = self.clock.shape[1], self.pp
+        forwards = np.full((self.led, count), len(self.forwards) - 1)
+        gradients = np.full((self.total, count), len(self.gradients) - 1)
+        for block, shift, columns in zip(self.blocks, self.shifts, self.columns, strict=True):
+            order, later = block.order, block.order.next_chunk
+            first = shift + pp - 1
+            forwards[first : first + order.total, columns] = np.where(later, later + first, len(self.forwards) - 1)[
+                :, None
+            ]
+            back = np.where(later, self.total + pp - 2 - later, len(self.gradients) - 1)
+            gradients[: order.total, columns] = back[:, None]
+            for wave in order.round_waves:
+                self.marks.setdefault(wave + shift, []).append(columns)
+        return forwards * count + np.arange(count), gradients * count + np.arange(count)
 
-    def move_on(self, places: F64, window: int, seconds: F64, least: int = 0) -> None:
-        """Ranks from `least` on do one operation: from the arrivals of their inputs to those of their outputs."""
-        low, high = max(least, -window), min(self.pp, self.total - window)
-        clock, hop_s, arrives = self.clock, self.hop_s, places[window + low : window + high]
-        if high - low < self.pp:
-            clock, seconds, hop_s = clock[low:high], seconds[low:high], hop_s[low:high]
-        np.maximum(clock, arrives, out=clock)
-        np.add(clock, seconds, clock)
-        np.add(clock, hop_s, arrives)
+    def mark(self, wave: int) -> None:
+        for columns in self.marks.get(wave, ()):
+            self.round_s[columns] = self.clock[-1, columns] - self.round_s[columns]
 
-    def wrap(self, place: int, turn: int) -> None:
-        """Of the last rank's forward the output to the first, a chunk later; of the first's backward to the last."""
-        if 0 <= place < self.total:
-            later = self.order.next_chunk[place]
-            if later:
-                self.forwards[later] = self.forwards[place]
-        if turn >= 0:
-            later = self.order.next_chunk[turn]
-            if later:
-                self.gradients[-1 - later] = self.gradients[-1 - turn]
+    def forward_window(self, wave: int) -> F64:
+        return self.forwards[wave : wave + self.pp]
+
+    def gradient_window(self, wave: int) -> F64:
+        back = self.waves - 1 - wave
+        return self.gradients[back : back + self.pp]
+
+    def wrap_forwards(self, wave: int, window: F64) -> None:
+        if self.wrapped[0][wave]:
+            self.flat[0][self.wraps[0][wave]] = window[0]
+
+    def wrap_gradients(self, wave: int, window: F64) -> None:
+        turn = wave - self.turned
+        if turn >= 0 and self.wrapped[1][turn]:
+            self.flat[1][self.wraps[1][turn]] = window[-1]
+
+    def laid_out(self, first: int, last: int, *rows: int) -> Iterator[tuple[F64, ...]]:
+        """Of each wave, costs of its ranks, [P, N] each."""
+        step = max(1, LAID_OUT // self.clock.size)
+        for at in range(first, last, step):
+            yield from zip(*(self._costs(at, min(at + step, last), of) for of in rows), strict=True)
+
+    def _costs(self, first: int, last: int, of: int) -> F64:
+        if len(self.blocks) == 1:
+            return self.blocks[0].costs.take(self.blocks[0].order.rows[of][first:last], axis=0)
+        out = np.full((last - first, *self.clock.shape), -np.inf)
+        for block, shift, columns in zip(self.blocks, self.shifts, self.columns, strict=True):
+            low, high = max(first, shift), min(last, shift + block.order.waves)
+            if low < high:
+                rows = block.order.rows[of][low - shift : high - shift]
+                out[low - first : high - first, :, columns] = block.costs.take(rows, axis=0)
+        return out
+
+    def do_forwards(self, wave: int, seconds: F64) -> None:
+        window = self.forward_window(wave)
+        self._move_on(window, seconds)
+        self.wrap_forwards(wave, window)
+
+    def do_backwards(self, wave: int, seconds: F64) -> None:
+        window = self.gradient_window(wave)
+        self._move_on(window, seconds)
+        self.wrap_gradients(wave, window)
+
+    def _move_on(self, arrives: F64, seconds: F64) -> None:
+        """An operation of each rank that has one, from the arrival of its input to that of its output."""
+        np.maximum(arrives, self.clock, out=arrives)
+        np.add(arrives, seconds, arrives)
+        np.maximum(self.clock, arrives, out=self.clock)
+        if self.sends:
+            np.add(arrives, self.hop_s, arrives)
 
 
 class _OneByOne(_Waves):
     """A turn is its forward, then its backward."""
 
-    def __init__(self, costs: ChunkCosts, order: Program) -> None:
-        super().__init__(costs.p2p_s, order)
-        self.costs = ((costs.forward_s, order.forward), (costs.backward_s, order.backward))
-
     def run(self) -> None:
-        order, total = self.order, self.total
-        window, back = 1 - self.pp, order.waves - self.pp
-        for wave, (forward_s, backward_s) in enumerate(order.laid_out(0, order.waves, *self.costs)):
-            if wave in order.round_waves:
-                self.mark()
-            if window < total:
-                self.move_on(self.forwards, window, forward_s)
-            if back < total:
-                self.move_on(self.gradients, back, backward_s)
-            self.wrap(window, wave - order.turned)
-            window, back = window + 1, back - 1
+        lead = min(self.turned - self.pp + 1, self.led)
+        for wave, (seconds,) in enumerate(self.laid_out(0, lead, 0)):
+            self.do_forwards(wave, seconds)
+        for wave, (forward_s, backward_s) in enumerate(self.laid_out(lead, self.led, 0, 1), lead):
+            self.mark(wave)
+            self.do_forwards(wave, forward_s)
+            self.do_backwards(wave, backward_s)
+        for wave, (seconds,) in enumerate(self.laid_out(self.led, self.waves, 1), self.led):
+            self.do_backwards(wave, seconds)
 
 
 class _SideBySide(_Waves):
     """On lanes: a pair is done when its fullest lane is, or an input and its chain. A backward alone runs what needs no
     gradient while it waits for it."""
 
-    def __init__(self, costs: ChunkCosts, lanes: LaneCosts, order: Program) -> None:
-        super().__init__(costs.p2p_s, order)
-        self.forward, self.backward = (lanes.forward.alone_s, order.forward), (lanes.backward.alone_s, order.backward)
-        self.pair = ((lanes.pair_s(*order.paired), order.pair), self.forward, self.backward)
-        self.alone = ((lanes.gradient_s, order.backward), (lanes.backward_compute_s, order.backward))
-
     def run(self) -> None:
-        """Leads; then the last ranks do pairs, those before them the rest of the lead, or their backwards; and these."""
-        order, first, last = self.order, self.order.turned - self.pp + 1, self.total + self.pp - 1
-        for wave, (forward_s,) in enumerate(order.laid_out(0, min(first, last), self.forward)):
-            self.move_on(self.forwards, wave - self.pp + 1, forward_s)
-            self.wrap(wave - self.pp + 1, -1)
-        self._turns(first, last)
-        alone = max(first, last)
-        for wave, (gradient_s, compute_s) in enumerate(order.laid_out(alone, order.waves, *self.alone), alone):
-            self._go_back(order.waves - self.pp - wave, gradient_s, compute_s)
-            self.wrap(self.total, wave - order.turned)
+        lead = min(self.turned - self.pp + 1, self.led)
+        alone = max(lead, min(shift + block.order.total for shift, block in zip(self.shifts, self.blocks, strict=True)))
+        for wave, (forward_s,) in enumerate(self.laid_out(0, lead, 0)):
+            self.do_forwards(wave, forward_s)
+        for wave, seconds in enumerate(self.laid_out(lead, alone, 0, 1, 2, 3), lead):
+            self.mark(wave)
+            self._turn(wave, *seconds)
+        for wave, seconds in enumerate(self.laid_out(alone, self.led, 0, 1, 2, 3, 4), alone):
+            self.mark(wave)
+            self._turn(wave, *seconds)
+        for wave, (gradient_s, compute_s) in enumerate(self.laid_out(self.led, self.waves, 3, 4), self.led):
+            self._alone(wave, gradient_s, compute_s)
 
-    def _turns(self, first: int, last: int) -> None:
-        order, pp, total = self.order, self.pp, self.total
-        window, back = first - pp + 1, order.waves - pp - first
-        for wave, (*own_s, gradient_s, compute_s) in enumerate(
-            order.laid_out(first, last, *self.pair, *self.alone), first
-        ):
-            if wave in order.round_waves:
-                self.mark()
-            pairs = min(pp, total - window, total - back)
-            self._pair(pairs, self.forwards[window : window + pairs], self.gradients[back : back + pairs], own_s)
-            if pairs < pp and total - window > pairs:
-                self.move_on(self.forwards, window, own_s[1], least=pairs)
-            elif pairs < pp and total - back > pairs:
-                self._go_back(back, gradient_s, compute_s, least=pairs)
-            self.wrap(window, wave - order.turned)
-            window, back = window + 1, back - 1
-
-    def _pair(self, pairs: int, forwards: F64, gradients: F64, seconds: list[F64]) -> None:
-        clock, hop_s, (pair_s, forward_s, backward_s) = self.clock, self.hop_s, seconds
-        if pairs < self.pp:
-            clock, hop_s, pair_s = clock[:pairs], hop_s[:pairs], pair_s[:pairs]
-            forward_s, backward_s = forward_s[:pairs], backward_s[:pairs]
-        np.add(clock, pair_s, clock)
+    def _turn(
+        self, wave: int, forward_s: F64, led_s: F64, backward_s: F64, turned_s: F64, compute_s: F64 | None = None
+    ) -> None:
+        """`compute_s`: where backwards alone are among the turns."""
+        forwards, gradients, clock = self.forward_window(wave), self.gradient_window(wave), self.clock
+        alone = None if compute_s is None else np.maximum(clock, gradients) + compute_s
         np.add(forwards, forward_s, forwards)
-        np.maximum(forwards, clock, out=forwards)
+        np.maximum(forwards, clock + led_s, out=forwards)
         np.add(gradients, backward_s, gradients)
-        np.maximum(gradients, clock, out=gradients)
-        np.maximum(forwards, gradients, out=clock)
+        np.maximum(gradients, clock + turned_s, out=gradients)
+        np.maximum(clock, forwards, out=clock)
+        np.maximum(clock, gradients, out=clock)
+        if alone is not None:
+            np.maximum(clock, alone, out=clock)
         if self.sends:
-            np.add(forwards, hop_s, forwards)
-            np.add(gradients, hop_s, gradients)
+            np.add(forwards, self.hop_s, forwards)
+            np.add(gradients, self.hop_s, gradients)
+        self.wrap_forwards(wave, forwards)
+        self.wrap_gradients(wave, gradients)
 
-    def _go_back(self, window: int, gradient_s: F64, compute_s: F64, least: int = 0) -> None:
-        """Backwards alone of the ranks from `least` on."""
-        low, high = max(least, -window), min(self.pp, self.total - window)
-        clock, arrives = self.clock[low:high], self.gradients[window + low : window + high]
-        np.maximum(clock, arrives, out=clock)  # the gradient is there, and the rank free
-        np.add(clock, gradient_s[low:high], arrives)
-        np.add(clock, compute_s[low:high], clock)
-        np.maximum(clock, arrives, out=clock)
+    def _alone(self, wave: int, gradient_s: F64, compute_s: F64) -> None:
+        gradients, clock = self.gradient_window(wave), self.clock
+        np.maximum(gradients, clock, out=gradients)  # the gradient is there, and the rank free
+        np.maximum(clock, gradients + compute_s, out=clock)
+        np.add(gradients, gradient_s, gradients)
+        np.maximum(clock, gradients, out=clock)
         if self.sends:
-            np.add(arrives, self.hop_s[low:high], arrives)
+            np.add(gradients, self.hop_s, gradients)
+        self.wrap_gradients(wave, gradients)

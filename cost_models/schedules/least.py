@@ -11,15 +11,16 @@ Axes: any that broadcast together; N strategies, P ranks, S virtual stages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts, Schedule
 from cost_models.schedules.lanes import LaneCosts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class RankSeconds:
     """Ranks, any of them in any order; sums over all chunks of a rank for one micro-batch.
 

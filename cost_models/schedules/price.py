@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,9 +16,11 @@ from cost_models.schedules.gpipe import one_rank_s
 from cost_models.schedules.interleaved_waves import ROUNDS
 from cost_models.schedules.lanes import LaneCosts
 from cost_models.schedules.least import least_pipeline_s, rank_seconds
+from cost_models.schedules.program import part
 from cost_models.schedules.table import SCHEDULE_TABLE
 
 BLOCK = 512  # strategies worked on at a time: the arrays of a block stay in cache
+JOINT = 1 << 13  # strategies x ranks of different shapes that go together
 
 
 def closed_form_step_s(
@@ -41,33 +45,58 @@ def closed_form_step_s(
     count, stages = forward_s.shape
     if stages != pp * vpp:
         raise ConfigError("forward_s", f"{stages} stages", f"pp x vpp = {pp} x {vpp} = {pp * vpp} stages")
-    hop = np.broadcast_to(np.asarray(p2p_s, np.float64), count)
-    m = np.broadcast_to(np.asarray(micro_batches, np.int64), count)
     size = np.broadcast_to(np.asarray(group, np.int64), count)
-    size = np.where(size == 0, pp, size)
-    out = np.empty(count)
-    for at in range(0, count, BLOCK):
-        part = slice(at, at + BLOCK)
-        costs = PipelineCosts(
-            forward_s=np.ascontiguousarray(forward_s[part].T),
-            input_s=np.ascontiguousarray(backward_input_s[part].T),
-            weight_s=np.ascontiguousarray(backward_weight_s[part].T),
-            p2p_s=hop[part],
-            micro_batches=m[part],
-            group=size[part],
-            pp=pp,
-            vpp=vpp,
-            lanes=lanes.take(part) if lanes else None,
-        )
-        out[part] = one_rank_s(costs) if pp == 1 else _seconds(SCHEDULE_TABLE[schedule], costs)
+    costs = PipelineCosts(
+        forward_s=np.ascontiguousarray(forward_s.T), input_s=np.ascontiguousarray(backward_input_s.T),
+        weight_s=np.ascontiguousarray(backward_weight_s.T), p2p_s=np.broadcast_to(np.asarray(p2p_s, np.float64), count),
+        micro_batches=np.broadcast_to(np.asarray(micro_batches, np.int64), count), group=np.where(size == 0, pp, size),
+        pp=pp, vpp=vpp, lanes=lanes,
+    )  # fmt: skip
+    return closed_forms_s([(SCHEDULE_TABLE[schedule], costs)])[0]
+
+
+def closed_forms_s(asked: Sequence[tuple[Schedule, PipelineCosts]]) -> list[F64]:
+    """The same of many schedules and shapes, [N] each; those that one propagation can price go together."""
+    out = [np.empty(len(costs.p2p_s)) for _, costs in asked]
+    joint: dict[tuple[str, int, bool, bool], list[tuple[F64, PipelineCosts]]] = {}
+    for (schedule, costs), seconds in zip(asked, out, strict=True):
+        key = (schedule.name, costs.pp, costs.vpp == 1, costs.lanes is None)
+        for at in range(0, len(seconds), BLOCK):
+            own = slice(at, at + BLOCK)
+            joint.setdefault(key, []).append((seconds[own], part(costs, own)))
+    for (name, *_), parts in joint.items():
+        for some in _together(parts):
+            for (seconds, _), found in zip(
+                some, _seconds(SCHEDULE_TABLE[name], [costs for _, costs in some]), strict=True
+            ):
+                seconds[:] = found
     return out
 
 
-def _seconds(schedule: Schedule, costs: PipelineCosts) -> F64:
+def _together(parts: list[tuple[F64, PipelineCosts]]) -> Iterator[list[tuple[F64, PipelineCosts]]]:
+    """As many at a time as the cache holds."""
+    some, size = parts[:0], 0
+    for one in parts:
+        if some and size + len(one[0]) > JOINT // one[1].pp:
+            yield some
+            some, size = [], 0
+        some, size = [*some, one], size + len(one[0])
+    yield some
+
+
+def _seconds(schedule: Schedule, parts: list[PipelineCosts]) -> list[F64]:
+    if parts[0].pp == 1:
+        return [one_rank_s(costs) for costs in parts]
+    found = schedule.closed_forms(parts) if schedule.closed_forms else [schedule.closed_form(costs) for costs in parts]
+    if schedule.grouped:
+        return [_floored(schedule, costs, seconds) for costs, seconds in zip(parts, found, strict=True)]
+    return found
+
+
+def _floored(schedule: Schedule, costs: PipelineCosts, seconds: F64) -> F64:
     """Rounds of groups that pass at the pace of the last one worked through still take what each rank has to do."""
-    seconds = schedule.closed_form(costs)
     skips = costs.micro_batches > ROUNDS * costs.group
-    if not schedule.grouped or not skips.any():
+    if not skips.any():
         return seconds
     least = least_pipeline_s(schedule, rank_seconds(schedule, costs), costs.micro_batches).max(axis=0)
     return np.maximum(seconds, np.where(skips, least, 0.0))

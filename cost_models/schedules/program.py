@@ -6,7 +6,7 @@ Axes: N strategies, S virtual stages. An operation is (kind, stage, micro-batch)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -49,17 +49,21 @@ def by_micro_batches(
 ) -> F64:
     """Applies `price` to the strategies of each (micro-batches, group) in turn, [N]; `worked`: of micro-batches fewer, as
     many as are worked through."""
-    m, g = c.micro_batches if worked is None else worked, c.group
-    out = np.empty(len(m))
-    for shape in sorted(set(zip(m.tolist(), g.tolist(), strict=True))):
-        at = np.flatnonzero((m == shape[0]) & (g == shape[1]))
+    out = np.empty(len(c.p2p_s))
+    for shape, at in by_shape(c.micro_batches if worked is None else worked, c.group):
         out[at] = price(part(c, at), *shape)
     return out
 
 
-def part(c: PipelineCosts, at: I64) -> PipelineCosts:
+def by_shape(micro_batches: I64, group: I64) -> Iterator[tuple[tuple[int, int], I64]]:
+    """Each (micro-batches, group) and the strategies that have it."""
+    for shape in sorted(set(zip(micro_batches.tolist(), group.tolist(), strict=True))):
+        yield shape, np.flatnonzero((micro_batches == shape[0]) & (group == shape[1]))
+
+
+def part(c: PipelineCosts, at: I64 | slice) -> PipelineCosts:
     """The strategies at `at`."""
-    if len(at) == len(c.p2p_s):
+    if len(c.p2p_s[at]) == len(c.p2p_s):
         return c
     return PipelineCosts(
         forward_s=c.forward_s[:, at], input_s=c.input_s[:, at], weight_s=c.weight_s[:, at], p2p_s=c.p2p_s[at],

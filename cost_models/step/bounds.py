@@ -7,11 +7,10 @@ Axes: B bases, R rungs of the ladder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.case import Case
+from cost_models.records import record
 from cost_models.step.group import PricedBatch, priced_batch
 from cost_models.step.least import least_of_pipeline_s
 from cost_models.step.memory_peaks import peak_reserved_bytes
@@ -22,7 +21,7 @@ from cost_models.strategies import F64, Ladder, StrategyBatch
 BLOCK = 4096  # strategies worked on at a time: the arrays of a block stay in cache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Bounds:
     """[B, R] each: no less than `least_step_s`, and exactly `peak_reserved_bytes` of the fullest rank."""
 

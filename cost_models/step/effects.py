@@ -10,10 +10,11 @@ Axes: N strategies, S virtual stages.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from cost_models.records import record
 from cost_models.step.expert_overlap import hide_expert_communication
 from cost_models.step.fully_sharded import gather_parameters
 from cost_models.step.group import PricedBatch
@@ -27,7 +28,7 @@ WAITS: tuple[Effect, ...] = (gather_parameters, swap_activations)
 EFFECTS: tuple[Effect, ...] = (hide_expert_communication, *WAITS)
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class Affected:
     """Stage costs after all effects, and what each effect took or added."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cost_models.case import Case
 from cost_models.communication import RingTerms, ring_s, ring_terms
 from cost_models.inputs import SoftwareStack
+from cost_models.records import record
 from cost_models.step.group import PricedBatch, shards_each_use
 from cost_models.step.memory import parameters_by_rank
 from cost_models.step.stages import StageCosts
@@ -19,7 +20,7 @@ UNFUSED_ADAM_BYTES = 96.0  # per parameter
 HOST_ADAM_BYTES = 30.0  # per parameter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class RankLoad:
     """What a rank holds and does, [N, P] each: parameters of a card, seconds of one micro-batch in all its chunks.
 
@@ -62,7 +63,7 @@ def link_share(group: PricedBatch) -> F64:
     return np.where(inter > 0, np.where(hierarchical, steps, flat), 0.0)[:, None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepEnd:
     """Seconds per rank [N, P]: communication as a whole, and what of it is exposed; optimizer; tied embeddings [N]."""
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.case import Case
 from cost_models.flops import model_flop_per_token
+from cost_models.records import record
 from cost_models.step.group import priced_batch
 from cost_models.step.in_flight import first_ranks, fullest_ranks
 from cost_models.step.memory import CAUSES
@@ -82,7 +83,7 @@ def _by_rank(memory: StepMemory, batch: StrategyBatch) -> dict[str, F64]:
     return {cause: np.where(there, memory.by_cause[cause], 0.0) for cause in CAUSES}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepPrice:
     """What a screen asks, [N] each: the same figures as in ``StepCost``, without causes."""
 

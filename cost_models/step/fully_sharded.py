@@ -8,12 +8,13 @@ pass: one gather less. Every gather is copied out of, every scatter copied into 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cost_models.communication import members, ring_s
 from cost_models.inputs import HardwareProfile
+from cost_models.records import record
 from cost_models.step.group import FULL, PricedBatch
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64
@@ -23,7 +24,7 @@ MATRICES_PER_LAYER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(kw_only=False)
 class _Wire:
     """Seconds of one gather and of one scatter of a stage's parameters, and of the copies beside them, [N, S]."""
 

@@ -9,19 +9,20 @@ Axes: N strategies, G geometries, S distinct stages, P distinct ranks, V chunks,
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE
 from cost_models.schedules.facts import PLACEMENTS, Placement
 from cost_models.strategies import F64, I64, Bool, Layout, StrategyBatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class LayoutGeometry:
     """Of one layout under one placement."""
 
@@ -88,7 +89,7 @@ def _stage_of_chunk(pp: int, vpp: int, placement: Placement) -> I64:
     return stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Geometry:
     """Of every strategy of a batch: ``of`` [N] says which of ``each`` [G]."""
 

@@ -6,7 +6,7 @@ Axes: N strategies, S virtual stages, P pipeline ranks, C columns of the price l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cost_models.case import Case
 from cost_models.inputs import Workload
 from cost_models.layer_price import LayerPrices
+from cost_models.records import record
 from cost_models.schedules import SCHEDULE_TABLE, Schedule
 from cost_models.step.geometry import Geometry, geometry_of
 from cost_models.strategies import F64, I64, RECOMPUTE_BIT, SCHEDULES, Bool, Ladder, Layout, StrategyBatch
@@ -24,7 +25,7 @@ FULL = RECOMPUTE_BIT["full"]
 Array = TypeVar("Array", F64, I64, Bool)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class PriceTable:
     """Price list of a batch, and where each strategy finds its prices in it. Mask 0 is always among the masks."""
 
@@ -51,7 +52,7 @@ def price_table(case: Case, batch: StrategyBatch, also: Sequence[int] = ()) -> P
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class PricedBatch:
     """N strategies, the case they are priced for, and their prices. With ``bases`` row i is base ``base[i]`` under some
     relief: what no relief changes is worked out once a base."""
@@ -185,7 +186,7 @@ def priced_batch(case: Case, batch: StrategyBatch, *, also: Sequence[int] = (), 
     return PricedBatch(case=case, batch=batch, table=table, geometry=geometry_of(batch, whole=whole))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class PricedGroup(PricedBatch):
     """Of one layout and schedule, every stage and rank apart. ``rows`` of the batch they are from."""
 

@@ -11,43 +11,50 @@ from cost_models.layer_price import EP, FAMILY_INDEX
 from cost_models.schedules.lanes import Direction, LaneCosts
 from cost_models.step.group import PricedBatch
 from cost_models.step.stages import StageCosts
-from cost_models.strategies import DISPATCHER_CODE, F64, I64, RECOMPUTE_BIT, Bool
+from cost_models.strategies import DISPATCHER_CODE, F64, RECOMPUTE_BIT
 
 EXPERTS, MEMORY_BOUND, MOE = FAMILY_INDEX["experts"], FAMILY_INDEX["memory_bound"], RECOMPUTE_BIT["moe"]
 
 
-def lane_costs(costs: StageCosts, group: PricedBatch, stage: I64) -> LaneCosts:
-    """`costs`: distinct stages of which nothing is hidden; `stage` [N, all stages]: which of them each stage is. Computing
-    slows while expert communication runs beside it."""
+def lane_parts(costs: StageCosts, group: PricedBatch) -> list[F64]:
+    """What `lane_costs` takes, of distinct stages of which nothing is hidden, [N, S] each. Computing slows while expert
+    communication runs beside it."""
     prices = group.table.prices
     forward_ep = group.priced(prices.forward_s[:, :, EP])
     shares = lane_shares(group, group.case.workload.stack.hierarchical_chunks)
     inter, intra = (_ratio(group.on_stages(share * forward_ep), costs.forward_ep_s) for share in shares)
     slower = 1.0 + slowed_frac(costs, group)
-
-    def every(part: F64) -> F64:
-        """[N, S] -> [all stages, N]"""
-        return np.ascontiguousarray(np.take_along_axis(part, stage, axis=1).T)
-
-    def direction(compute_s: F64, experts_s: F64, ep_s: F64, sends: Bool) -> Direction:
-        parts = (slower * compute_s, slower * experts_s, inter * ep_s, intra * ep_s)
-        compute, experts, between, inside = (every(part) for part in parts)
-        send = sends[:, None] * costs.p2p_s[None, :]
-        return Direction(compute_s=compute, experts_s=experts, inter_s=between, intra_s=inside, send_s=send)
-
     gradient_ep = costs.backward_ep_s - costs.recompute_ep_s
     gradient = costs.backward_input_s - costs.recompute_s - gradient_ep
     forward_experts, backward_experts = (group.on_stages(part) for part in expert_module_s(group))
-    at = np.arange(stage.shape[1])
     layers = group.geometry.each_row(group.geometry.counts.sum(axis=1))
+    computing = (
+        costs.forward_s - costs.forward_ep_s, forward_experts, gradient, backward_experts,
+        costs.recompute_s - costs.recompute_ep_s, costs.backward_weight_s,
+    )  # fmt: skip
+    communicating = (costs.forward_ep_s, gradient_ep, costs.recompute_ep_s)
+    return [
+        *(slower * part for part in computing), *(inter * part for part in communicating),
+        *(intra * part for part in communicating), np.broadcast_to(np.maximum(layers, 1.0), slower.shape),
+    ]  # fmt: skip
+
+
+def lane_costs(parts: F64, p2p_s: F64) -> LaneCosts:
+    """Of all stages, [parts, S, N]; every stage but the last sends forwards, every one but the first gradients."""
+    forward, forward_experts, gradient, gradient_experts, again, weight_s, *wires, layers = parts
+    sends, nothing = np.tile(p2p_s, (len(forward), 1)), np.zeros_like(forward)
+    forward_sends, gradient_sends = sends, sends.copy()
+    forward_sends[-1] = gradient_sends[0] = 0.0
     return LaneCosts(
-        forward=direction(costs.forward_s - costs.forward_ep_s, forward_experts, costs.forward_ep_s, at < at[-1]),
-        backward=direction(gradient, backward_experts, gradient_ep, at > 0),
-        again=direction(
-            costs.recompute_s - costs.recompute_ep_s, np.zeros_like(gradient), costs.recompute_ep_s, at < 0
+        forward=Direction(
+            compute_s=forward, experts_s=forward_experts, inter_s=wires[0], intra_s=wires[3], send_s=forward_sends
         ),
-        layers=every(np.broadcast_to(np.maximum(layers, 1.0), slower.shape)),
-        weight_s=every(slower * costs.backward_weight_s),
+        backward=Direction(
+            compute_s=gradient, experts_s=gradient_experts, inter_s=wires[1], intra_s=wires[4], send_s=gradient_sends
+        ),
+        again=Direction(compute_s=again, experts_s=nothing, inter_s=wires[2], intra_s=wires[5], send_s=nothing),
+        weight_s=weight_s,
+        layers=layers,
     )
 
 

@@ -10,13 +10,14 @@ Axes: N strategies of one layout, P pipeline ranks, K layer kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from cost_models.imbalance import rank_imbalance
 from cost_models.inputs import LayerKind, ModelSpec, Workload
+from cost_models.records import record
 from cost_models.step import memory as mem
 from cost_models.step.geometry import most
 from cost_models.step.group import PricedBatch
@@ -35,7 +36,7 @@ LIBRARY_WORKSPACE_BYTES = 64 * 2.0**20
 FUSED_LOSS_BYTES, VOCAB_PARALLEL_LOSS_BYTES = 2.0, 6.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepMemory:
     """Bytes of every rank at its fullest moment, [N, P] each; ``by_cause`` sums to ``reserved_bytes``."""
 
@@ -99,7 +100,7 @@ def losses(group: PricedBatch) -> F64:
     return np.broadcast_to(geometry.each_row(heads), (len(group.batch), heads.shape[1]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Workspace:
     """Bytes beside static memory and saved activations, [N, P] each."""
 
@@ -114,7 +115,7 @@ MOVED = ("activations", "logits", "transient", "optimizer")
 Moment = tuple[F64, F64, F64, F64]  # bytes of each cause of MOVED, [N, P] or one number for all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Held:
     """Bytes that a rank holds beside weights, gradients and working sets, [N, P] each."""
 
@@ -224,7 +225,7 @@ def _widest(values: F64, group: PricedBatch) -> F64:
     return out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _KindWorkspace:
     """Of one layer kind, [N] each: bytes of gradients at the widest moment, cached bytes, elements of the widest weight."""
 

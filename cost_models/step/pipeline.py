@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.schedules import SCHEDULE_TABLE, Schedule, closed_form_step_s
+from cost_models.schedules import SCHEDULE_TABLE, PipelineCosts, Schedule, closed_forms_s
 from cost_models.step.effects import with_effects_on_computing
 from cost_models.step.group import PricedBatch, shards_each_use
-from cost_models.step.lanes import lane_costs
+from cost_models.step.lanes import lane_costs, lane_parts
 from cost_models.step.stages import StageCosts, Taken
 from cost_models.strategies import F64, I64, SCHEDULES, Bool
 
@@ -24,41 +24,50 @@ def pipeline_s(unaffected: StageCosts, after: StageCosts, group: PricedBatch) ->
     What overlaps expert communication across micro-batches is priced on lanes, nothing hidden beforehand."""
     out = np.empty(len(group.batch))
     lanes = on_lanes(group)
-    for rows, schedule in alike(group, lanes):
-        own, chunked = group.take(rows), lanes[rows[0]]
+    asked, places = [], []
+    for chunked in (False, True):
+        rows = np.flatnonzero(lanes == chunked)
+        if not len(rows):
+            continue
+        own = group.take(rows)
+        costs = after.take(rows)
         if chunked:
             costs, _ = wait_for_sends(with_effects_on_computing(unaffected.take(rows), own).costs, own)
-        else:
-            costs = after.take(rows)
-        out[rows] = _closed_form_s(costs, own, schedule, chunked)
+        for some, one in _alike(costs, own, chunked):
+            places.append(rows[some])
+            asked.append(one)
+    for place, seconds in zip(places, closed_forms_s(asked), strict=True):
+        out[place] = seconds
     return out
 
 
-def alike(group: PricedBatch, lanes: Bool) -> Iterator[tuple[I64, Schedule]]:
-    """Rows that one closed form prices at once: of a schedule, PP and VPP, all on lanes or none."""
-    batch = group.batch
-    key = ((batch.schedule * 2 + lanes) << 40) | (batch.pp << 20) | batch.vpp
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(index.reshape(-1), kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(index.reshape(-1)))[:-1])
-    for start, rows in zip(first, parts, strict=True):
-        yield rows, SCHEDULE_TABLE[SCHEDULES[int(batch.schedule[start])]]
+def _alike(
+    costs: StageCosts, group: PricedBatch, chunked: bool
+) -> Iterator[tuple[I64, tuple[Schedule, PipelineCosts]]]:
+    """Strategies of a schedule, PP and VPP, and what their closed form takes: of every stage. On lanes (``chunked``) sends go on
+    that between nodes."""
+    parts = [costs.forward_s, costs.backward_input_s, costs.backward_weight_s]
+    every = np.stack([*parts, *lane_parts(costs, group)] if chunked else parts)
+    hop_s, batch = costs.p2p_s, group.batch
+    for rows in _rows_alike((batch.schedule << 40) | (batch.pp << 20) | batch.vpp):
+        stage = group.geometry.take(rows).every_stage().T  # [all stages, rows]
+        own = every[:, rows].reshape(len(every), -1).take(stage + every.shape[2] * np.arange(len(rows)), axis=1)
+        at = int(rows[0])
+        schedule = SCHEDULE_TABLE[SCHEDULES[int(batch.schedule[at])]]
+        if chunked:
+            assert schedule.overlapped_as is not None
+            schedule = SCHEDULE_TABLE[schedule.overlapped_as]
+        yield rows, (schedule, PipelineCosts(
+            forward_s=own[0], input_s=own[1], weight_s=own[2], p2p_s=np.zeros(len(rows)) if chunked else hop_s[rows],
+            micro_batches=group.micro_batches[rows], group=group.micro_batch_group[rows], pp=int(batch.pp[at]),
+            vpp=int(batch.vpp[at]), lanes=lane_costs(own[3:], hop_s[rows]) if chunked else None,
+        ))  # fmt: skip
 
 
-def _closed_form_s(costs: StageCosts, group: PricedBatch, schedule: Schedule, lanes: bool) -> F64:
-    """Of strategies alike, [N]. On lanes sends go on that between nodes."""
-    stage = group.geometry.every_stage()
-    pp, vpp = int(group.batch.pp[0]), int(group.batch.vpp[0])
-    name, hop_s, on = schedule.name, costs.p2p_s, None
-    if lanes:
-        assert schedule.overlapped_as is not None
-        name, hop_s, on = schedule.overlapped_as, np.zeros_like(hop_s), lane_costs(costs, group, stage)
-    parts = (costs.forward_s, costs.backward_input_s, costs.backward_weight_s)
-    forward_s, input_s, weight_s = (np.take_along_axis(part, stage, axis=1) for part in parts)
-    return closed_form_step_s(
-        name, forward_s, input_s, weight_s, hop_s, pp=pp, vpp=vpp, micro_batches=group.micro_batches,
-        group=group.micro_batch_group, lanes=on,
-    )  # fmt: skip
+def _rows_alike(key: I64) -> list[I64]:
+    """Rows of each value, in order."""
+    order = np.argsort(key, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
 
 
 def on_lanes(group: PricedBatch) -> Bool:

@@ -5,17 +5,18 @@ Axes: N strategies, S virtual stages, P ranks, C columns of the price list, F fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
 from cost_models.communication import p2p_s, ring_s
 from cost_models.layer_price import EP
+from cost_models.records import record
 from cost_models.step.group import FULL, PricedBatch
 from cost_models.strategies import F64, I64, StrategyBatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StageCosts:
     """Seconds per micro-batch and saved bytes of each virtual stage, [N, S]; p2p of one boundary, [N]."""
 
@@ -40,7 +41,7 @@ class StageCosts:
         return self.backward_input_s + self.backward_weight_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class Taken:
     """What an effect adds to each stage under a cause of the step's time (negative: takes out)."""
 

@@ -6,11 +6,11 @@ Axes: N strategies, S distinct stages, P distinct ranks, C columns of the price 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from cost_models.layer_price import FAMILIES
+from cost_models.records import record
 from cost_models.step.effects import Affected, with_effects
 from cost_models.step.end import (
     RankLoad,
@@ -33,7 +33,7 @@ STEP_CAUSES = FAMILIES + ("recompute", "pp_comm", "dp_comm", "swap", "bubble", "
 Pipeline = Callable[[StageCosts, StageCosts, PricedBatch], F64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(eq=False)
 class StepTimes:
     """``by_cause`` [N] each, in the order of ``STEP_CAUSES``; they sum to ``step_s``."""
 

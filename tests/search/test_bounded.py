@@ -80,6 +80,15 @@ def test_the_shortlist_is_that_of_the_space_priced_in_full(name: str, objective:
     agree(screen(request, REAL), screen(request, replace(REAL, bounds=None)))
 
 
+def test_the_nearest_misses_are_those_of_the_space_priced_in_full() -> None:
+    request = asked("deepseek-v2-lite", keep_oversized=True)
+    device = replace(request.hardware.device, usable_bytes=1.5 * 2**30)
+    case = replace(request.case, hardware=replace(request.hardware, device=device))
+    found = screen(replace(request, case=case), REAL)
+    agree(found, screen(replace(request, case=case), replace(REAL, bounds=None)))
+    assert found.shortlist is not None and not found.shortlist.feasible and len(found.shortlist.misses) > 5
+
+
 def test_few_are_priced() -> None:
     priced: list[int] = []
 
@@ -145,9 +154,10 @@ def synthetic(space: Laddered, random: np.random.Generator, tightness: float) ->
             step_s=step_s[rows], peak_reserved_bytes=memory[rows], feasible=memory[rows] <= case.hardware.usable_bytes
         )
 
-    def bounded_by(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+    def bounded_by(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float) -> Bounds:
         rows = at(bases)[0]
-        return Bounds(least_step_s=least[rows], peak_reserved_bytes=memory[rows])
+        least_step_s = np.where(memory[rows] > most_bytes, 0.0, least[rows])
+        return Bounds(least_step_s=least_step_s, peak_reserved_bytes=memory[rows])
 
     return priced, bounded_by
 
@@ -170,7 +180,7 @@ def test_whatever_the_bounds(
     space = random_space(random, count)
     priced, bounded_by = synthetic(space, random, tightness)
     request = fakes.request(objective=objective, safe_usage=0.8)
-    keeping = replace(keeping_of(request), top=top, groups=groups)
+    keeping = replace(keeping_of(request), top=top, groups=groups, misses=True)
     twin = Twin(evaluate=priced, space=fakes.space, valid=fakes.valid, bounds=bounded_by)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "FIRST_BATCH", batch)
