@@ -151,18 +151,19 @@ class _Waves:
         ]
 
     def _wraps(self) -> tuple[I64, I64]:
-        """Where the last rank's forward of a wave goes, a chunk later on the first rank, [T, N] in `forwards` laid flat; and the
-        first rank's backward of a turn, a chunk earlier on the last."""
+        """Places laid flat, [T, N]: where the last rank's forward of a wave goes, a chunk later on the first rank; and, from the
+        first backward on, which of the first rank's the last one's next comes from, a chunk later. (It is fetched when it is
+        needed: ranks that are not there pass over its place before.)"""
         count, pp = self.clock.shape[1], self.pp
         forwards = np.full((self.led, count), len(self.forwards) - 1)
-        gradients = np.full((self.total, count), len(self.gradients) - 1)
+        gradients = np.full((self.total + pp, count), len(self.gradients) - 1)
         for block, shift, columns in zip(self.blocks, self.shifts, self.columns, strict=True):
             order, later = block.order, block.order.next_chunk
             first = shift + order.pp - 1
             places = slice(first, first + order.total)
             forwards[places, columns] = np.where(later, later + shift + pp - 1, len(self.forwards) - 1)[:, None]
-            back = np.where(later, self.total + pp - 2 - later, len(self.gradients) - 1)
-            gradients[: order.total, columns] = back[:, None]
+            made = np.flatnonzero(later)
+            gradients[pp - order.pp + later[made], columns] = (self.total + pp - 2 - made)[:, None]
             for wave in order.round_waves:
                 self.marks.setdefault(wave + shift, []).append(columns)
         return forwards * count + np.arange(count), gradients * count + np.arange(count)
@@ -182,10 +183,11 @@ class _Waves:
         if self.wrapped[0][wave]:
             self.flat[0][self.wraps[0][wave]] = self.flat[0].take(self.last_rank + wave * self.clock.shape[1])
 
-    def wrap_gradients(self, wave: int, window: F64) -> None:
-        turn = wave - self.turned
-        if turn >= 0 and self.wrapped[1][turn]:
-            self.flat[1][self.wraps[1][turn]] = window[-1]
+    def wrap_gradients(self, wave: int) -> None:
+        turn = wave - self.turned + self.pp
+        if self.wrapped[1][turn]:
+            next_place = self.last_rank + (self.waves - 2 - wave) * self.clock.shape[1]
+            self.flat[1][next_place] = self.flat[1].take(self.wraps[1][turn])
 
     def laid_out(self, first: int, last: int, *rows: int) -> Iterator[tuple[F64, ...]]:
         """Of each wave, costs of its ranks, [P, N] each."""
@@ -212,7 +214,7 @@ class _Waves:
     def do_backwards(self, wave: int, seconds: F64) -> None:
         window = self.gradient_window(wave)
         self._move_on(window, seconds)
-        self.wrap_gradients(wave, window)
+        self.wrap_gradients(wave)
 
     def _move_on(self, arrives: F64, seconds: F64) -> None:
         """An operation of each rank that has one, from the arrival of its input to that of its output."""
@@ -297,7 +299,7 @@ class _SideBySide(_Waves):
             np.add(forwards, self.hop_s, forwards)
             np.add(gradients, self.hop_s, gradients)
         self.wrap_forwards(wave)
-        self.wrap_gradients(wave, gradients)
+        self.wrap_gradients(wave)
 
     def _alone(self, wave: int, gradient_s: F64, compute_s: F64) -> None:
         gradients, clock = self.gradient_window(wave), self.clock
@@ -307,4 +309,4 @@ class _SideBySide(_Waves):
         np.maximum(clock, gradients, out=clock)
         if self.sends:
             np.add(gradients, self.hop_s, gradients)
-        self.wrap_gradients(wave, gradients)
+        self.wrap_gradients(wave)
