@@ -16,7 +16,6 @@ from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Seg
 from cost_models.records import record
 
 WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
-Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
 EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
 EACH_LANE = (COMPUTE, INTRA, INTER)
 COMPUTE_UNITS: dict[int, float] = {
@@ -129,17 +128,20 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
     """
     nodes, lanes, followers = streams.nodes, streams.lanes, streams.followers
     length = [nominal_s(node, entry) for node in nodes]
-    rules = _rules(nodes, length, entry)
+    by_rule = _by_rule(nodes, length, entry)
+    place = [0] * len(nodes)
+    for at, node in enumerate(by_rule):
+        place[node] = at
     missing, ready_s, free_s = [len(node.after) for node in nodes], [0.0] * len(nodes), [0.0, 0.0, 0.0]
-    now: tuple[list[Rule], ...] = ([], [], [])
-    later: tuple[list[tuple[float, Rule]], ...] = ([], [], [])
+    now: tuple[list[int], ...] = ([], [], [])  # places by the rule
+    later: tuple[list[tuple[float, int]], ...] = ([], [], [])
     for at, count in enumerate(missing):
         if not count:
-            heappush(now[lanes[at]], rules[at])
+            heappush(now[lanes[at]], place[at])
     sequence: list[int] = []
     while len(sequence) < len(nodes):
-        start, rule = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
-        best = rule[-1]
+        start, first = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
+        best = by_rule[first]
         lane = lanes[best]
         if now[lane]:
             heappop(now[lane])
@@ -157,18 +159,20 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
             if not missing[after]:
                 lane, at_s = lanes[after], round(ready_s[after], 9)
                 if at_s <= free_s[lane]:
-                    heappush(now[lane], rules[after])
+                    heappush(now[lane], place[after])
                 else:
-                    heappush(later[lane], (at_s, rules[after]))
+                    heappush(later[lane], (at_s, place[after]))
     return tuple(sequence)
 
 
-def _rules(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[Rule]:
+def _by_rule(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[int]:
+    """Weight parts last, the leading stream first, the longer tail first; then as they come."""
     tails, lead = _tails(nodes, length), entry.lead
-    return [
+    rules = [
         (node.segment in WEIGHTS, 0 if lead is None else int(node.stream != lead), -tails[at], at)
         for at, node in enumerate(nodes)
     ]
+    return [rule[-1] for rule in sorted(rules)]
 
 
 def _tails(nodes: tuple[Node, ...], length: list[float]) -> list[float]:
