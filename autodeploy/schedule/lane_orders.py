@@ -11,11 +11,23 @@ from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from autodeploy.schedule.operations import F
-from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Segment, Streams, Structure, build_streams
+from autodeploy.schedule.operations import F, I, W
+from autodeploy.schedule.segments import (
+    COMPUTE,
+    INTER,
+    INTRA,
+    IS_EP,
+    RECOMPUTE_CHAIN,
+    Node,
+    Segment,
+    Streams,
+    Structure,
+    build_streams,
+)
 from cost_models.records import record
 
 WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
+RECOMPUTE_MASK = sum(1 << segment for segment in RECOMPUTE_CHAIN)
 EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
 EACH_LANE = (COMPUTE, INTRA, INTER)
 COMPUTE_UNITS: dict[int, float] = {
@@ -69,12 +81,14 @@ CATALOGUE = _catalogue()
 
 def same_as(name: str, kinds: tuple[int, ...], structures: tuple[Structure, ...]) -> str:
     """The plainest entry of the same sequence: recompute that is there need not be thought of, nor can what has no expert
-    communication be cut; and a forward alone goes as it comes."""
+    communication be cut; and what is a line of nodes goes as it comes."""
     entry = lane_order(name)
     masks = [mask for structure in structures for mask in structure]
     recomputed = entry.as_recomputed and all(_with_recompute(mask) == mask for mask in masks)
     uncut = entry.pieces > 1 and not any(mask & EP_MASK for mask in masks)
-    if kinds == (F,) and (entry.pieces == 1 or uncut):
+    whole = entry.pieces == 1 or uncut
+    in_line = kinds == (F,) or (kinds == (I,) and not any(mask & RECOMPUTE_MASK for mask in masks))
+    if kinds == (W,) or (in_line and whole):
         return "chunk"
     return f"sub-layer-{entry.communication_frac}" if recomputed or uncut else name
 
