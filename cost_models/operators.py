@@ -111,7 +111,7 @@ class Saved:
     role: str = ""  # "input": kept only for a weight gradient; "input too": kept in 16 bit for another reason besides
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LayerOps:
     """Everything one layer does, plus the parameters it holds on a card (counts, [U])."""
 

@@ -26,7 +26,7 @@ from typing import Any
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
-AUTODEPLOY = ("-m", "autodeploy")
+AUTODEPLOY = ("-c", "import sys; from autodeploy.cli.app import main; sys.exit(main())")  # as the installed script
 # Clocks of the search read processor time, so that its ``screen_s`` is CPU seconds.
 ON_CPU_TIME = (
     "-c",

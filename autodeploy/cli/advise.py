@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from autodeploy.cli import options as opt
+from autodeploy.cli import search_options as more
 from autodeploy.cli.case import CaseOptions, load_case
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def advise(
     stack: opt.Stack = None,
     set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
-    seed: opt.Seed = 0,
-    export_dir: opt.ExportDir = None,
+    seed: more.Seed = 0,
+    export_dir: more.ExportDir = None,
     format: opt.Format = "table",
     output: opt.Output = None,
 ) -> None:

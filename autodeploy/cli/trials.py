@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from autodeploy.cli import options as opt
+from autodeploy.cli import search_options as more
 
 if TYPE_CHECKING:
     from autodeploy.cli.case import LoadedCase
@@ -41,29 +42,29 @@ def trials(
     set: opt.Set = None,
     memory_cap: opt.MemoryCap = None,
     tokens: opt.Tokens = None,
-    tp: opt.AxisTp = None,
-    pp: opt.AxisPp = None,
-    vpp: opt.AxisVpp = None,
-    cp: opt.AxisCp = None,
-    ep: opt.AxisEp = None,
-    etp: opt.AxisEtp = None,
-    dp: opt.AxisDp = None,
+    tp: more.AxisTp = None,
+    pp: more.AxisPp = None,
+    vpp: more.AxisVpp = None,
+    cp: more.AxisCp = None,
+    ep: more.AxisEp = None,
+    etp: more.AxisEtp = None,
+    dp: more.AxisDp = None,
     micro_batch: opt.AxisMicroBatch = None,
     recompute: opt.AxisRecompute = None,
     schedule: opt.AxisSchedule = None,
     zero: opt.AxisZero = None,
-    ep_overlap: opt.AxisEpOverlap = None,
-    swap: opt.AxisSwap = None,
-    offload: opt.AxisOffload = None,
+    ep_overlap: more.AxisEpOverlap = None,
+    swap: more.AxisSwap = None,
+    offload: more.AxisOffload = None,
     runs: Runs = 3,
     measured: opt.Measured = None,
-    fit_probability: opt.FitProbability = 0.9,
-    method: opt.Method = "auto",
+    fit_probability: more.FitProbability = 0.9,
+    method: more.Method = "auto",
     study_trials: Annotated[
         int | None,
         typer.Option("--trials", help="Trials of an Optuna study of the search. [200 with a study's method]"),
     ] = None,
-    seed: opt.Seed = 0,
+    seed: more.Seed = 0,
     export_dir: ExportDir = None,
     format: opt.Format = "table",
     output: opt.Output = None,

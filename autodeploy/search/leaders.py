@@ -15,7 +15,7 @@ from autodeploy.search.twin import Twin, with_time
 from cost_models.strategies import F64
 
 SIMULATED = 36  # leaders that the simulator replays before they are ranked
-TRIED = 24  # best of what was moved around, and of what was found there, whatever their groups: replayed too
+TRIED = 12  # best of what was moved around, and of what was found there, whatever their groups: replayed too
 KEPT = 12  # of these: the simulator, not the closed form, says which
 
 

@@ -5,9 +5,10 @@ Micro-batch group size G of interleaved schedules, layers under full recompute, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from autodeploy.search.candidates import compact_layouts, first_of_equals
 from autodeploy.strategy.axes import Axes
 from autodeploy.study.landscape import Catalogue, Landscape, Params, Value
 from cost_models.schedules import SCHEDULE_TABLE
-from cost_models.strategies import I64, RECOMPUTE_BIT, Ladder, StrategyBatch
+from cost_models.strategies import I64, RECOMPUTE_BIT, Bool, Ladder, StrategyBatch
 
 STEPS = 8  # swap, offload and layers under recompute move in eighths
 EIGHTHS = tuple(i / STEPS for i in range(STEPS + 1))
@@ -141,12 +142,28 @@ class Reliefs:
         offloads = _somewhere(self.offloads, ladder_of([(0, 0)], [0.0], self.offloads), bases, valid)
         return replace(self, swaps=swaps, offloads=offloads)
 
-    def ladders(self, layers: I64) -> Iterator[tuple[NDArray[np.intp], Ladder]]:
-        """Rows of bases and the ladder that they may take; ``layers`` [B] of their largest stages."""
-        yield np.arange(len(layers)), ladder_of(self.recomputes, self.swaps, self.offloads)
-        for most in np.unique(layers).tolist() if self.spares else ():
-            full = [(FULL, covered) for covered in spared_layers(most)]
-            yield np.flatnonzero(layers == most), ladder_of(full, self.swaps, self.offloads)
+    def by_recompute(self, layers: I64) -> Ladder:
+        """Every recompute with the least swap and offload, [B, R]; ``layers`` [B] of the bases' largest stages."""
+        plain = ladder_of(self.recomputes, self.swaps[:1], self.offloads[:1])
+        if not self.spares:
+            return plain
+        covered = spared_layers(layers)  # [B, eighths]
+        wide = np.broadcast_to(plain.recompute_layers, (len(layers), len(plain)))
+        full = ladder_of([(FULL, 0)] * covered.shape[1], self.swaps[:1], self.offloads[:1])
+        both = {each.name: np.append(getattr(plain, each.name), getattr(full, each.name)) for each in fields(Ladder)}
+        return Ladder(**both | {"recompute_layers": np.concatenate([wide, covered], axis=1)})
+
+    def beside(self, recompute: I64, layers: I64) -> Ladder:
+        """Every swap and offload but the least of both, beside each row's recompute [F]: [F, R]."""
+        rest = ladder_of([(0, 0)], self.swaps, self.offloads).part(slice(1, None))
+        shape = (len(recompute), len(rest))
+        columns = {"recompute": recompute[:, None], "recompute_layers": layers[:, None]}
+        return Ladder(
+            **{
+                each.name: np.broadcast_to(columns.get(each.name, getattr(rest, each.name)), shape)
+                for each in fields(Ladder)
+            }
+        )
 
 
 def reliefs_around(origins: StrategyBatch, free: Mapping[str, bool]) -> Reliefs:
@@ -179,9 +196,24 @@ def ladder_of(recomputes: Sequence[Recompute], swaps: Sequence[float], offloads:
     )
 
 
-def spared_layers(layers: int) -> list[int]:
-    """Layers of a stage left under full recompute where eighths of ``layers`` are spared; 0: all of them."""
-    return sorted({layers - int(share * layers) for share in EIGHTHS[:-1] if int(share * layers)} | {0})
+def spared_layers(layers: I64) -> I64:
+    """Layers of a stage left under full recompute where eighths of ``layers`` [B] are spared, [B, eighths]; 0: all of them. An
+    eighth that spares no more layers than the one before is all of them again."""
+    spared = (np.array(EIGHTHS[:-1]) * layers[:, None]).astype(np.int64)
+    more = np.diff(spared, axis=1, prepend=0) > 0
+    return np.where(more, layers[:, None] - spared, 0)
+
+
+def repeated(ladder: Ladder) -> Bool:
+    """Rungs that are full recompute of all layers once more."""
+    whole = ((ladder.recompute & FULL) > 0) & (ladder.recompute_layers == 0)
+    return np.asarray(whole & (np.cumsum(whole, axis=-1) > 1))
+
+
+def rungs_at(ladder: Ladder, base: NDArray[np.intp], rung: NDArray[np.intp]) -> dict[str, Any]:
+    """The columns of a ladder for some bases, each at its rung."""
+    columns = {each.name: getattr(ladder, each.name) for each in fields(ladder)}
+    return {name: value[rung] if value.ndim == 1 else value[base, rung] for name, value in columns.items()}
 
 
 def most_layers(batch: StrategyBatch) -> I64:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from autodeploy.search.candidates import Candidates, best_first, objective
 from autodeploy.search.contest import Contest, contest_of
-from autodeploy.search.moves import Reliefs, base_variants, free_moves, ladder_of, most_layers, reliefs_around
+from autodeploy.search.moves import (
+    Reliefs,
+    base_variants,
+    free_moves,
+    ladder_of,
+    most_layers,
+    reliefs_around,
+    repeated,
+    rungs_at,
+)
 from autodeploy.search.refined import NOTHING, Refined
 from autodeploy.search.request import Progress, SearchRequest
 from autodeploy.search.twin import Twin
@@ -82,62 +91,71 @@ class _Sweep:
         return _Sweep(request, twin, reliefs_around(origins, free), bases, contest, group)
 
     def rounds(self) -> Iterator[int]:
-        """Without relief, then recompute of modules, then of whole layers, swap and offload beside both; each time what could
+        """Without relief; then with every recompute; then swap and offload beside those that do not fit yet. Each time what could
         still win, for no relief makes a step shorter. How many were weighed."""
-        every = np.arange(len(self.bases))
-        plain = self.twin.bounded(self.request, self.bases, NO_RELIEF)
-        least_s = plain.least_step_s[:, 0]
+        rows = np.arange(len(self.bases))
+        plain = self._bounded(rows, NO_RELIEF)
         if self.reliefs.none:
-            self._settle(every, NO_RELIEF, plain)
-        yield len(every)
-        left = self._hopeful(every[~self._enough(plain)], least_s)
-        if not len(left):
+            self._settle(rows, NO_RELIEF, plain)
+        yield len(rows)
+        rows = rows[(self._needy(rows, plain) | (not self.reliefs.none))[:, 0]]
+        if not len(rows):
             return
-        reliefs = self.reliefs.among_valid(self.bases.take(left), self._valid)
-        for rows, ladder in reliefs.ladders(most_layers(self.bases.take(left))):
-            rows = self._hopeful(left[rows], least_s)
-            if len(rows):
-                self._settle(rows, ladder, self.twin.bounded(self.request, self.bases.take(rows), ladder))
-                yield len(rows) * len(ladder)
+        reliefs = self.reliefs.among_valid(self.bases.take(rows), self._valid)
+        recomputes = reliefs.by_recompute(most_layers(self.bases.take(rows)))
+        bound, once = self._bounded(rows, recomputes), ~repeated(recomputes)
+        self._settle(rows, recomputes, bound, once)
+        yield len(rows) * len(recomputes)
+        base, rung = np.nonzero(self._needy(rows, bound) & once)
+        if len(base):
+            chosen = rungs_at(recomputes, base, rung)
+            beside = reliefs.beside(chosen["recompute"], chosen["recompute_layers"])
+            self._settle(rows[base], beside, self._bounded(rows[base], beside, self.request.hardware.usable_bytes))
+            yield len(base) * len(beside)
+
+    def _bounded(self, rows: NDArray[np.intp], ladder: Ladder, most_bytes: float = np.inf) -> Bounds:
+        return self.twin.bounded(self.request, self.bases.take(rows), ladder, most_bytes)
 
     def _valid(self, batch: StrategyBatch) -> Bool:
         return self.twin.valid(self.request, batch)
 
-    def _enough(self, plain: Bounds) -> Bool:
-        """Bases that need no relief, [B]; less memory is always better where that is asked for."""
-        if self.request.objective in ("memory", "pareto") or not self.reliefs.none:
-            return np.zeros(len(self.bases), dtype=bool)
+    def _needy(self, rows: NDArray[np.intp], bound: Bounds) -> Bool:
+        """Where more relief could win: what is likely enough to fit needs none, unless less memory is what is asked for, and
+        what is too slow already gets slower, [B, R]."""
+        least, nothing = bound.least_step_s, np.zeros_like(bound.least_step_s)
         safe = min(self.request.safe_bytes, self.request.hardware.usable_bytes)
-        return np.asarray(plain.peak_reserved_bytes[:, 0] <= safe)
+        enough = (bound.peak_reserved_bytes <= safe) & (self.request.objective not in ("memory", "pareto"))
+        return np.asarray(~enough & self._open(rows, least, nothing))
 
-    def _hopeful(self, rows: NDArray[np.intp], least_s: F64) -> NDArray[np.intp]:
-        """Of ``rows``, those that could win if memory were no matter."""
-        least, nothing = least_s[rows], np.zeros(len(rows))
-        score = objective(self.request.objective, self.bases.take(rows), least, nothing)
-        return rows[self.contest.open(self.group[rows], score, least, nothing)]
+    def _open(self, rows: NDArray[np.intp], step_s: F64, memory: F64) -> Bool:
+        """What could win, [B, R]."""
+        score = objective(self.request.objective, self.bases.take(rows), step_s.T, memory.T).T
+        group = np.broadcast_to(self.group[rows][:, None], step_s.shape)
+        found = self.contest.open(group.reshape(-1), score.reshape(-1), step_s.reshape(-1), memory.reshape(-1))
+        return found.reshape(step_s.shape)
 
-    def _settle(self, rows: NDArray[np.intp], ladder: Ladder, bound: Bounds) -> None:
+    def _settle(self, rows: NDArray[np.intp], ladder: Ladder, bound: Bounds, among: Bool | bool = True) -> None:
         """Prices what could win, best bound first, until nothing is left that could."""
         step_s, memory = bound.least_step_s, bound.peak_reserved_bytes
-        score = objective(self.request.objective, self.bases.take(rows), step_s.T, memory.T).T
-        base, rung = (each.reshape(-1) for each in np.indices(step_s.shape))
-        base, score, step_s, memory = rows[base], score.reshape(-1), step_s.reshape(-1), memory.reshape(-1)
-        left = np.arange(len(base))
+        base, rung = np.nonzero(self._open(rows, step_s, memory) & among)
+        batch = replace(self.bases.take(rows[base]), **rungs_at(ladder, base, rung))
+        group, step_s, memory = self.group[rows[base]], step_s[base, rung], memory[base, rung]
+        score = objective(self.request.objective, batch, step_s, memory)
+        left = np.ones(len(batch), dtype=bool)
         while True:
-            left = left[self.contest.open(self.group[base[left]], score[left], step_s[left], memory[left])]
-            if not len(left):
+            left &= self.contest.open(group, score, step_s, memory)
+            now = np.flatnonzero(left)
+            if not len(now):
                 return
-            now = left[_foremost(self.group[base[left]], score[left])]
-            self._price(base[now], rung[now], ladder)
-            left = np.setdiff1d(left, now)
+            now = now[_foremost(group[now], score[now])]
+            left[now] = False
+            self._price(batch.take(now), group[now])
 
-    def _price(self, base: NDArray[np.intp], rung: NDArray[np.intp], ladder: Ladder) -> None:
-        columns = {each.name: getattr(ladder, each.name)[rung] for each in fields(ladder)}
-        batch = replace(self.bases.take(base), **columns)
+    def _price(self, batch: StrategyBatch, group: I64) -> None:
         allowed = self._valid(batch)
         if allowed.any():
             priced = self.twin.screened(self.request, batch.take(allowed))
-            self.contest.learn(self.group[base[allowed]], priced)
+            self.contest.learn(group[allowed], priced)
             self.found.append(priced)
 
 

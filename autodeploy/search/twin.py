@@ -41,10 +41,12 @@ class Twin:
         """Closed-form price."""
         return price(request, batch, self.price or self.evaluate)
 
-    def bounded(self, request: SearchRequest, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+    def bounded(
+        self, request: SearchRequest, bases: StrategyBatch, ladder: Ladder, most_bytes: float = float("inf")
+    ) -> Bounds:
         """Of every base under every rung; without ``bounds`` the prices themselves."""
         if self.bounds is not None:
-            return self.bounds(request.case, bases, ladder)
+            return self.bounds(request.case, bases, ladder, most_bytes)
         from cost_models.step import Bounds
 
         cost = (self.price or self.evaluate)(request.case, ladder.expand(bases))

@@ -73,7 +73,7 @@ class Schedule:
     enter from both ends, so that a rank holds two stages' weights. `weight_copies`: copies of the model that the ranks
     hold together. `order`: "module:function" under `autodeploy.schedule` that lists each rank's operations.
 
-    `closed_form`: seconds of the pipeline [N]; `closed_forms`: of several with equally many ranks, where that is cheaper.
+    `closed_form`: seconds of the pipeline [N]; `closed_forms`: of several shapes, where that is cheaper.
     `in_flight`: most chunks that a rank holds, [N, P]; with `limit_only` an automatic order may hold fewer. `grouped`:
     micro-batches go in groups of G. `plans_with_costs`: the order depends on the costs. `least_turns` x pp micro-batches at
     least; `even`: of ranks and micro-batches.

@@ -71,7 +71,7 @@ def _looped_s(parts: Sequence[PipelineCosts], extra: int) -> list[F64]:
             blocks.append(block(program(c.pp, c.vpp, m, g, extra, c.lanes is not None), c, at))
             places.append((out, at, (c.micro_batches[at] - m) // g))
     if blocks:
-        ends = worked_through(parts[0].pp, blocks, parts[0].lanes is not None)
+        ends = worked_through(blocks, parts[0].lanes is not None)
         for (out, at, skipped), (worked_s, round_s) in zip(places, ends, strict=True):
             out[at] = worked_s + skipped * round_s
     return found

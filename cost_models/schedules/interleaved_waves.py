@@ -4,8 +4,8 @@ Rank r leads with C + 2(p-1-r) forwards, C = (v-1)G + extra, then takes turns of
 forward t - r, then its backward t - D + r, D = C + 2p - 2: what these wait for was made in the wave before, by a neighbour, or
 earlier, so that all ranks go at once. It takes groups of at least p micro-batches.
 
-Orders of any chunks, micro-batches and groups on equally many ranks go together, so that their backwards begin in one wave.
-What a rank does not do costs minus infinity: it ends never, and nothing waits for it.
+Orders of any ranks, chunks, micro-batches and groups go together, so that their backwards begin in one wave. What a rank does
+not do, or is not there to do, costs minus infinity: nothing waits for it.
 
 Axes: N strategies, P ranks, V chunks a rank, T waves, O forwards (or backwards) of a rank. Ranks are counted from the last to
 the first: the forwards of a wave are then a window of the order, and its backwards a window of the order from the end.
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.records import record
 from cost_models.schedules.facts import F64, I64, Bool, PipelineCosts
@@ -33,11 +34,12 @@ class Program:
     of a backward alone; of the costs [forward, backward, gradient, compute, pairs, none].
     """
 
+    pp: int
     total: int  # O
     turned: int  # D: wave of the first rank's first backward
     next_chunk: I64  # [O] place of the same micro-batch's next chunk, 0 for none
     round_waves: tuple[int, int]  # in the steady phase, a round apart
-    rows: tuple[I64, ...]
+    rows: tuple[NDArray[np.int32], ...]
     pairs: tuple[I64, I64]  # stages of the forward and of the backward of each pair that there is
 
     @property
@@ -45,7 +47,7 @@ class Program:
         return self.turned + self.total
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int, on_lanes: bool) -> Program:
     """`extra`: forwards beyond Megatron's lead of 2(p-r-1) + (v-1)G."""
     sizes = [min(group, micro_batches - at) for at in range(0, micro_batches, group)]
@@ -61,8 +63,8 @@ def program(pp: int, chunks: int, micro_batches: int, group: int, extra: int, on
     rows, pairs = (_on_lanes if on_lanes else _one_by_one)(forward, backward, does_forward, does_backward, chunks * pp)
     steady = turned + min(total - min(turned, total), (ROUNDS - 1) * per_round)
     return Program(
-        total=total, turned=turned, next_chunk=np.where(chunk_at < chunks - 1, later, 0),
-        round_waves=(steady - per_round, steady), rows=rows, pairs=pairs,
+        pp=pp, total=total, turned=turned, next_chunk=np.where(chunk_at < chunks - 1, later, 0),
+        round_waves=(steady - per_round, steady), rows=tuple(of.astype(np.int32) for of in rows), pairs=pairs,
     )  # fmt: skip
 
 
@@ -113,9 +115,9 @@ def block(order: Program, c: PipelineCosts, at: I64) -> Block:
     return Block(order=order, costs=costs if every else costs[:, at], hop_s=c.p2p_s[at])
 
 
-def worked_through(pp: int, blocks: Sequence[Block], on_lanes: bool) -> list[tuple[F64, F64]]:
+def worked_through(blocks: Sequence[Block], on_lanes: bool) -> list[tuple[F64, F64]]:
     """Of each block the seconds, and those of a round in the steady phase at the first rank where there are `ROUNDS`, [N]."""
-    waves = (_SideBySide if on_lanes else _OneByOne)(pp, blocks)
+    waves = (_SideBySide if on_lanes else _OneByOne)(blocks)
     waves.run()
     end_s = waves.clock.max(axis=0)
     return [(end_s[columns], waves.round_s[columns]) for columns in waves.columns]
@@ -125,8 +127,9 @@ class _Waves:
     """`forwards`, `gradients`: when the input of a place of the order reaches the rank that needs it next; gradients from the
     end of the order. Rows beyond the order are nobody's; the last takes what goes nowhere."""
 
-    def __init__(self, pp: int, blocks: Sequence[Block]) -> None:
-        self.pp, self.blocks = pp, blocks
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.pp = pp = max(block.order.pp for block in blocks)
+        self.blocks = blocks
         edges = np.cumsum([0, *(len(block.hop_s) for block in blocks)]).tolist()
         self.columns = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         self.turned, self.total = (max(getattr(block.order, name) for block in blocks) for name in ("turned", "total"))
@@ -139,6 +142,8 @@ class _Waves:
         self.forwards = np.zeros((self.led + pp, edges[-1]))
         self.gradients = np.zeros((self.total + 2 * pp - 1, edges[-1]))
         self.flat = self.forwards.reshape(-1), self.gradients.reshape(-1)
+        ends = np.repeat([pp - block.order.pp for block in blocks], np.diff(edges))  # the last rank, of a window
+        self.last_rank = ends * edges[-1] + np.arange(edges[-1])
         self.marks: dict[int, list[slice]] = {}
         self.wraps = self._wraps()
         self.wrapped = [
@@ -147,25 +152,25 @@ class _Waves:
         ]
 
     def _wraps(self) -> tuple[I64, I64]:
-        """Where the last rank's forward of a wave goes, a chunk later on the first rank, [T, N] in `forwards` laid flat; and the
-        first rank's backward of a turn, a chunk earlier on the last."""
+        """Places laid flat, [T, N]: where the last rank's forward of a wave goes, a chunk later on the first rank; and, from the
+        first backward on, which of the first rank's the last one's next comes from, a chunk later. (It is fetched when it is
+        needed: ranks that are not there pass over its place before.)"""
         count, pp = self.clock.shape[1], self.pp
         forwards = np.full((self.led, count), len(self.forwards) - 1)
-        gradients = np.full((self.total, count), len(self.gradients) - 1)
+        gradients = np.full((self.total + pp, count), len(self.gradients) - 1)
         for block, shift, columns in zip(self.blocks, self.shifts, self.columns, strict=True):
             order, later = block.order, block.order.next_chunk
-            first = shift + pp - 1
-            forwards[first : first + order.total, columns] = np.where(later, later + first, len(self.forwards) - 1)[
-                :, None
-            ]
-            back = np.where(later, self.total + pp - 2 - later, len(self.gradients) - 1)
-            gradients[: order.total, columns] = back[:, None]
+            first = shift + order.pp - 1
+            places = slice(first, first + order.total)
+            forwards[places, columns] = np.where(later, later + shift + pp - 1, len(self.forwards) - 1)[:, None]
+            made = np.flatnonzero(later)
+            gradients[pp - order.pp + later[made], columns] = (self.total + pp - 2 - made)[:, None]
             for wave in order.round_waves:
                 self.marks.setdefault(wave + shift, []).append(columns)
         return forwards * count + np.arange(count), gradients * count + np.arange(count)
 
     def mark(self, wave: int) -> None:
-        for columns in self.marks.get(wave, ()):
+        for columns in self.marks[wave]:
             self.round_s[columns] = self.clock[-1, columns] - self.round_s[columns]
 
     def forward_window(self, wave: int) -> F64:
@@ -175,14 +180,15 @@ class _Waves:
         back = self.waves - 1 - wave
         return self.gradients[back : back + self.pp]
 
-    def wrap_forwards(self, wave: int, window: F64) -> None:
+    def wrap_forwards(self, wave: int) -> None:
         if self.wrapped[0][wave]:
-            self.flat[0][self.wraps[0][wave]] = window[0]
+            self.flat[0][self.wraps[0][wave]] = self.flat[0].take(self.last_rank + wave * self.clock.shape[1])
 
-    def wrap_gradients(self, wave: int, window: F64) -> None:
-        turn = wave - self.turned
-        if turn >= 0 and self.wrapped[1][turn]:
-            self.flat[1][self.wraps[1][turn]] = window[-1]
+    def wrap_gradients(self, wave: int) -> None:
+        turn = wave - self.turned + self.pp
+        if self.wrapped[1][turn]:
+            next_place = self.last_rank + (self.waves - 2 - wave) * self.clock.shape[1]
+            self.flat[1][next_place] = self.flat[1].take(self.wraps[1][turn])
 
     def laid_out(self, first: int, last: int, *rows: int) -> Iterator[tuple[F64, ...]]:
         """Of each wave, costs of its ranks, [P, N] each."""
@@ -198,24 +204,25 @@ class _Waves:
             low, high = max(first, shift), min(last, shift + block.order.waves)
             if low < high:
                 rows = block.order.rows[of][low - shift : high - shift]
-                out[low - first : high - first, :, columns] = block.costs.take(rows, axis=0)
+                out[low - first : high - first, self.pp - block.order.pp :, columns] = block.costs.take(rows, axis=0)
         return out
 
     def do_forwards(self, wave: int, seconds: F64) -> None:
         window = self.forward_window(wave)
         self._move_on(window, seconds)
-        self.wrap_forwards(wave, window)
+        self.wrap_forwards(wave)
 
     def do_backwards(self, wave: int, seconds: F64) -> None:
         window = self.gradient_window(wave)
         self._move_on(window, seconds)
-        self.wrap_gradients(wave, window)
+        self.wrap_gradients(wave)
 
     def _move_on(self, arrives: F64, seconds: F64) -> None:
         """An operation of each rank that has one, from the arrival of its input to that of its output."""
-        np.maximum(arrives, self.clock, out=arrives)
+        clock = self.clock
+        np.maximum(arrives, clock, out=arrives)
         np.add(arrives, seconds, arrives)
-        np.maximum(self.clock, arrives, out=self.clock)
+        np.maximum(clock, arrives, out=clock)
         if self.sends:
             np.add(arrives, self.hop_s, arrives)
 
@@ -228,7 +235,8 @@ class _OneByOne(_Waves):
         for wave, (seconds,) in enumerate(self.laid_out(0, lead, 0)):
             self.do_forwards(wave, seconds)
         for wave, (forward_s, backward_s) in enumerate(self.laid_out(lead, self.led, 0, 1), lead):
-            self.mark(wave)
+            if wave in self.marks:
+                self.mark(wave)
             self.do_forwards(wave, forward_s)
             self.do_backwards(wave, backward_s)
         for wave, (seconds,) in enumerate(self.laid_out(self.led, self.waves, 1), self.led):
@@ -240,18 +248,36 @@ class _SideBySide(_Waves):
     gradient while it waits for it."""
 
     def run(self) -> None:
-        lead = min(self.turned - self.pp + 1, self.led)
-        alone = max(lead, min(shift + block.order.total for shift, block in zip(self.shifts, self.blocks, strict=True)))
-        for wave, (forward_s,) in enumerate(self.laid_out(0, lead, 0)):
+        first = min(self.turned - self.pp + 1, self.led)
+        alone = max(
+            first, min(shift + block.order.total for shift, block in zip(self.shifts, self.blocks, strict=True))
+        )
+        pairs = min(max(first, self.turned), alone)
+        for wave, (forward_s,) in enumerate(self.laid_out(0, first, 0)):
             self.do_forwards(wave, forward_s)
-        for wave, seconds in enumerate(self.laid_out(lead, alone, 0, 1, 2, 3), lead):
-            self.mark(wave)
+        for wave, seconds in enumerate(self.laid_out(first, pairs, 0, 1, 2, 3), first):
             self._turn(wave, *seconds)
+        for wave, seconds in enumerate(self.laid_out(pairs, alone, 0, 1, 2), pairs):
+            if wave in self.marks:
+                self.mark(wave)
+            self._pairs(wave, *seconds)
         for wave, seconds in enumerate(self.laid_out(alone, self.led, 0, 1, 2, 3, 4), alone):
-            self.mark(wave)
+            if wave in self.marks:
+                self.mark(wave)
             self._turn(wave, *seconds)
         for wave, (gradient_s, compute_s) in enumerate(self.laid_out(self.led, self.waves, 3, 4), self.led):
             self._alone(wave, gradient_s, compute_s)
+
+    def _pairs(self, wave: int, forward_s: F64, pair_s: F64, backward_s: F64) -> None:
+        """On every rank."""
+        forwards, gradients, clock = self.forward_window(wave), self.gradient_window(wave), self.clock
+        np.add(clock, pair_s, clock)
+        np.add(forwards, forward_s, forwards)
+        np.maximum(forwards, clock, out=forwards)
+        np.add(gradients, backward_s, gradients)
+        np.maximum(gradients, clock, out=gradients)
+        np.maximum(forwards, gradients, out=clock)
+        self._hand_on(wave, forwards, gradients)
 
     def _turn(
         self, wave: int, forward_s: F64, led_s: F64, backward_s: F64, turned_s: F64, compute_s: F64 | None = None
@@ -267,11 +293,14 @@ class _SideBySide(_Waves):
         np.maximum(clock, gradients, out=clock)
         if alone is not None:
             np.maximum(clock, alone, out=clock)
+        self._hand_on(wave, forwards, gradients)
+
+    def _hand_on(self, wave: int, forwards: F64, gradients: F64) -> None:
         if self.sends:
             np.add(forwards, self.hop_s, forwards)
             np.add(gradients, self.hop_s, gradients)
-        self.wrap_forwards(wave, forwards)
-        self.wrap_gradients(wave, gradients)
+        self.wrap_forwards(wave)
+        self.wrap_gradients(wave)
 
     def _alone(self, wave: int, gradient_s: F64, compute_s: F64) -> None:
         gradients, clock = self.gradient_window(wave), self.clock
@@ -281,4 +310,4 @@ class _SideBySide(_Waves):
         np.maximum(clock, gradients, out=clock)
         if self.sends:
             np.add(gradients, self.hop_s, gradients)
-        self.wrap_gradients(wave, gradients)
+        self.wrap_gradients(wave)

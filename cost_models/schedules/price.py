@@ -20,7 +20,7 @@ from cost_models.schedules.program import part
 from cost_models.schedules.table import SCHEDULE_TABLE
 
 BLOCK = 512  # strategies worked on at a time: the arrays of a block stay in cache
-JOINT = 1 << 13  # strategies x ranks of different shapes that go together
+JOINT = 1 << 11  # strategies x ranks of different shapes that go together
 
 
 def closed_form_step_s(
@@ -58,9 +58,9 @@ def closed_form_step_s(
 def closed_forms_s(asked: Sequence[tuple[Schedule, PipelineCosts]]) -> list[F64]:
     """The same of many schedules and shapes, [N] each; those that one propagation can price go together."""
     out = [np.empty(len(costs.p2p_s)) for _, costs in asked]
-    joint: dict[tuple[str, int, bool, bool], list[tuple[F64, PipelineCosts]]] = {}
+    joint: dict[tuple[str, bool, bool, bool], list[tuple[F64, PipelineCosts]]] = {}
     for (schedule, costs), seconds in zip(asked, out, strict=True):
-        key = (schedule.name, costs.pp, costs.vpp == 1, costs.lanes is None)
+        key = (schedule.name, costs.pp == 1, costs.vpp == 1, costs.lanes is None)
         for at in range(0, len(seconds), BLOCK):
             own = slice(at, at + BLOCK)
             joint.setdefault(key, []).append((seconds[own], part(costs, own)))
@@ -74,13 +74,14 @@ def closed_forms_s(asked: Sequence[tuple[Schedule, PipelineCosts]]) -> list[F64]
 
 
 def _together(parts: list[tuple[F64, PipelineCosts]]) -> Iterator[list[tuple[F64, PipelineCosts]]]:
-    """As many at a time as the cache holds."""
-    some, size = parts[:0], 0
-    for one in parts:
-        if some and size + len(one[0]) > JOINT // one[1].pp:
+    """As many at a time as the cache holds, those with nearly as many ranks beside each other."""
+    some, count = parts[:0], 0
+    for one in sorted(parts, key=lambda part: part[1].pp):
+        count += len(one[0])
+        if some and count * one[1].pp > JOINT:
             yield some
-            some, size = [], 0
-        some, size = [*some, one], size + len(one[0])
+            some, count = [], len(one[0])
+        some.append(one)
     yield some
 
 

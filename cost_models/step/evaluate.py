@@ -5,8 +5,6 @@ Axes: N strategies, S virtual stages, P pipeline ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cost_models.case import Case
@@ -21,7 +19,7 @@ from cost_models.step.times import STEP_CAUSES, step_s, step_times
 from cost_models.strategies import F64, I64, Bool, StrategyBatch
 
 
-@dataclass(slots=True)
+@record(eq=False)
 class StepCost:
     """Arrays [N] unless said. ``time_s`` sums to ``step_s``; ``memory_bytes`` sums to ``peak_reserved_bytes``."""
 

@@ -34,11 +34,11 @@ FULL = RECOMPUTE_BIT["full"]
 def twin_with(bound_frac: float = 1.0) -> Twin:
     """Its lower bound of the time is this part of the step."""
 
-    def bounds(case: Case, bases: StrategyBatch, ladder: Ladder) -> Bounds:
+    def bounds(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float = np.inf) -> Bounds:
         cost = fakes.evaluate(case, ladder.expand(bases))
         shape = (len(bases), len(ladder))
         return Bounds(
-            least_step_s=bound_frac * cost.step_s.reshape(shape),
+            least_step_s=np.where(cost.peak_reserved_bytes <= most_bytes, bound_frac * cost.step_s, 0.0).reshape(shape),
             peak_reserved_bytes=cost.peak_reserved_bytes.reshape(shape),
         )
 
@@ -62,8 +62,9 @@ def every_move(request: SearchRequest, origins: StrategyBatch, twin: Twin) -> Ca
     bases = base_variants(origins, request.workload.global_batch, free_moves(request.axes))
     parts = []
     for layers in np.unique(most_layers(bases)):
-        recomputes = [(0, 0), *((FULL, covered) for covered in spared_layers(int(layers)))]
-        parts.append(ladder_of(recomputes, EIGHTHS, EIGHTHS).expand(bases.take(most_layers(bases) == layers)))
+        covered = sorted(set(spared_layers(np.array([layers]))[0].tolist()))
+        ladder = ladder_of([(0, 0), *((FULL, count) for count in covered)], EIGHTHS, EIGHTHS)
+        parts.append(ladder.expand(bases.take(most_layers(bases) == layers)))
     return twin.screened(request, StrategyBatch.concatenate(parts))
 
 
@@ -133,5 +134,5 @@ def test_bases_are_without_relief_and_once() -> None:
 
 
 def test_spared_layers_by_hand() -> None:
-    assert spared_layers(4) == [0, 1, 2, 3]  # eighths of 4: 0, 0, 1, 1, 2, 2, 3, 3 are spared
-    assert spared_layers(1) == [0]
+    """Eighths of 4 spare 0, 0, 1, 1, 2, 2, 3, 3 layers; of 1 none."""
+    assert spared_layers(np.array([4, 1])).tolist() == [[0, 0, 3, 0, 2, 0, 1, 0], [0] * 8]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.errors import ConfigError
-from cost_models.schedules import SCHEDULE_TABLE, PipelineCosts, closed_form_step_s
+from cost_models.schedules import SCHEDULE_TABLE, PipelineCosts, closed_form_step_s, closed_forms_s
 from cost_models.schedules.interleaved import interleaved_orders, overlapped_orders
 from cost_models.schedules.interleaved_waves import ROUNDS
 from cost_models.schedules.lanes import LaneCosts
@@ -81,3 +81,14 @@ def test_a_strategy_costs_the_same_alone(name: str, on_lanes: bool, seed: int) -
             micro_batches=c.micro_batches[own], group=c.group[own], lanes=c.lanes.take(own) if c.lanes else None,
         )  # fmt: skip
         assert form_s(name, alone, alone.lanes)[0] == pytest.approx(together[n], rel=1e-14)
+
+
+@pytest.mark.parametrize(("name", "on_lanes"), [(n, False) for n in ALL] + [(n, True) for n in PAIRED])
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_shapes_go_together(name: str, on_lanes: bool, seed: int) -> None:
+    """Of any ranks, chunks, micro-batches and groups, in one propagation where there is one."""
+    shapes = [random_pipeline(name, seed + k, on_lanes=on_lanes, strategies=k + 1) for k in range(5)]
+    together = closed_forms_s([(SCHEDULE_TABLE[name], c) for c in shapes])
+    for c, seconds in zip(shapes, together, strict=True):
+        assert seconds == pytest.approx(form_s(name, c, c.lanes), rel=1e-14)
