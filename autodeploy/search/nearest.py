@@ -10,7 +10,7 @@ import numpy as np
 from autodeploy.search.candidates import Candidates
 from autodeploy.search.request import SearchRequest
 from autodeploy.search.shortlist import rank_within_group
-from autodeploy.search.space import WalkCounts, chunks
+from autodeploy.search.space import WalkCounts, chunks, plans
 from autodeploy.search.twin import Twin
 from cost_models.strategies import RECOMPUTE_BIT, StrategyBatch
 
@@ -98,6 +98,22 @@ def fewest_cards(request: SearchRequest, twin: Twin) -> str:
 
 
 def _any_feasible(request: SearchRequest, twin: Twin) -> StrategyBatch | None:
+    """The fastest (of bounds, where there are any) of the first strategies in which some fits."""
+    if twin.bounds is None or twin.laddered is None:
+        return _any_feasible_priced(request, twin)
+    cap = request.hardware.usable_bytes
+    for _, plan in plans(twin.laddered(request), request, WalkCounts()):
+        for space, _ in map(plan.part, range(len(plan))):
+            found = twin.bounded(request, space.bases, space.ladder)
+            fits = space.allowed & (found.peak_reserved_bytes <= cap)
+            if fits.any():
+                least = np.argmin(np.where(fits, found.least_step_s, np.inf))
+                base, rung = np.unravel_index([least], fits.shape)
+                return space.batch(base, rung)
+    return None
+
+
+def _any_feasible_priced(request: SearchRequest, twin: Twin) -> StrategyBatch | None:
     for batch in chunks(twin.space, request, WalkCounts()):
         cost = twin.evaluate(request.case, batch)
         if cost.feasible.any():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from autodeploy.strategy.axes import Axes, Between, among
 from autodeploy.strategy.backends import Backend
-from autodeploy.strategy.layout import Placing, layouts_for, parse_layout
+from autodeploy.strategy.layout import Placing, first_layout, parse_layout
 from autodeploy.strategy.rules import RULES, check
 from autodeploy.strategy.rules_world import WORLD_RULES, node_cards
 from cost_models.inputs import HardwareProfile, ModelSpec, Workload
@@ -117,17 +117,18 @@ def stage_cuts(
         if vpp > 1 and pp == 1 and not named:
             continue
         v_shaped = vpp == 2 and not any(SCHEDULE_TABLE[s].grouped for s in axes.schedule or backend.search_schedules)
+        layout: Layout | None
         if axes.layout is not None and any(axes.layout):
-            layouts = [parse_layout(text, model, pp, vpp) for text in axes.layout if text][:1]
+            layout = parse_layout(next(filter(None, axes.layout)), model, pp, vpp)
         else:
-            layouts = layouts_for(model, pp, vpp, backend.name, Placing(v_shaped))
-        if not layouts:
+            layout = first_layout(model, pp, vpp, backend.name, Placing(v_shaped))
+        if layout is None:
             rejected["layout"] += 1
             continue
-        largest = int(layouts[0].layers_per_stage.max())
+        largest = int(layout.layers_per_stage.max())
         padded = largest * pp * vpp > PADDING * (model.num_layers + 2)
         if named or vpp == 1 or (largest not in found and not padded) or (vpp == 2 and _v_only(backend, axes)):
-            found.setdefault(largest if not named else -vpp, (vpp, layouts[0]))
+            found.setdefault(largest if not named else -vpp, (vpp, layout))
     return list(found.values())
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from autodeploy.errors import InputError
 from autodeploy.strategy.layout_text import StageText, parse_layout_text, print_layout_text
 from autodeploy.strategy.split import Split
-from autodeploy.strategy.splits import Ends, Stages, balance, balanced_splits
+from autodeploy.strategy.splits import Ends, Splits, Stages, balance, balanced_splits
 from cost_models.inputs import ModelSpec
 from cost_models.records import record
 from cost_models.strategies import F64, Layout
@@ -55,9 +55,10 @@ def _filling(backend: str, vpp: int, placing: Placing) -> str:
 
 @lru_cache(maxsize=8192)
 def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> tuple[Layout, ...]:
-    default, first = _default(model, pp, vpp, backend, v_shaped), _first(model, pp, vpp, backend, v_shaped)
-    if default is None or first is None:
+    first = _first(model, pp, vpp, backend, v_shaped)
+    if first is None:
         return ()
+    default, layout = first
     splits = [default]
     if pp > 1:
         best = balance(model, Stages(pp, vpp, v_shaped), default)
@@ -66,18 +67,24 @@ def _layouts(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) 
                 break
             if all(split.layers != kept.layers or split.mtp != kept.mtp for kept in splits):
                 splits.append(_named(model, pp, vpp, backend, split))
-    return first, *(_layout(model, pp, vpp, split, split.text) for split in splits[1:])
+    return layout, *(_layout(model, pp, vpp, split, split.text) for split in splits[1:])
 
 
 @lru_cache(maxsize=8192)
-def _first(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Layout | None:
+def _first(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> tuple[Split, Layout] | None:
     """The default alone: alternatives are for a search."""
     default = _default(model, pp, vpp, backend, v_shaped)
-    return None if default is None else _layout(model, pp, vpp, default, "")
+    return None if default is None else (default, _layout(model, pp, vpp, default, ""))
+
+
+def first_layout(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> Layout | None:
+    """The back end's default; None where there are too few layers."""
+    found = _first(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped)
+    return None if found is None else found[1]
 
 
 def default_layout(model: ModelSpec, pp: int, vpp: int, backend: str, placing: Placing = IN_ORDER) -> Layout:
-    found = _first(model, pp, vpp, _filling(backend, vpp, placing), placing.v_shaped)
+    found = first_layout(model, pp, vpp, backend, placing)
     if found is None:
         raise InputError(
             "strategy.pp", pp, f"such that PP x VPP = {pp * vpp} stages hold {model.num_layers} layers on {backend}",
@@ -190,14 +197,9 @@ def _torchtitan(total: int, stages: int) -> Split | None:
 # ----------------------------------------------------------------------------------------------- candidates
 
 
-def _candidates(
-    model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool
-) -> tuple[tuple[Split, tuple[float, float]], ...]:
-    """Best balanced first, each with its balance. MTP alone where the back end can write it."""
+def _candidates(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Splits:
+    """Best balanced first. MTP alone where the back end can write it."""
     stages = Stages(pp, vpp, v_shaped)
-    if len(stages) == 1:
-        split = Split((model.num_layers,), 0, "")
-        return ((split, balance(model, stages, split)),)
     slots, mindspeed = -(-model.num_layers // len(stages)), backend == "mindspeed"
     ends = Ends(
         least=int(backend == FILLED),  # decoder layers that every stage holds; MTP stands behind them all: not alone
@@ -216,11 +218,9 @@ def _named(model: ModelSpec, pp: int, vpp: int, backend: str, split: Split) -> S
 
 def _best(model: ModelSpec, pp: int, vpp: int, backend: str, v_shaped: bool) -> Split | None:
     """The best balanced candidate in which no stage holds more than its even share, rounded up."""
-    slots = -(-model.num_layers // (pp * vpp))
-    for split, _ in _candidates(model, pp, vpp, backend, v_shaped):
-        if max(split.layers) <= slots:
-            return _named(model, pp, vpp, backend, split)
-    return None
+    found = _candidates(model, pp, vpp, backend, v_shaped)
+    even = np.flatnonzero(found.layers.max(axis=1) <= -(-model.num_layers // (pp * vpp)))
+    return _named(model, pp, vpp, backend, found.split(even[0])) if len(even) else None
 
 
 def rank_of(stage: int, pp: int, v_shaped: bool) -> int:

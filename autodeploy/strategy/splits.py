@@ -5,6 +5,7 @@ Axes: N splits, S = pp * vpp virtual stages, P = pp ranks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -80,22 +81,42 @@ class Ends:
     alone: bool
 
 
+@record(kw_only=False, eq=False)
+class Splits:
+    """N splits, best balanced first: their layers [N, S], the stage of the MTP modules, and both weights [N]."""
+
+    layers: I64
+    mtp: I64
+    largest_rank: F64
+    largest: F64
+
+    def split(self, i: int) -> Split:
+        return Split(tuple(self.layers[i].tolist()), int(self.mtp[i]), "")
+
+    def __iter__(self) -> Iterator[tuple[Split, Balance]]:
+        """Each with its balance."""
+        for i in range(len(self.layers)):
+            yield self.split(i), (float(self.largest_rank[i]), float(self.largest[i]))
+
+
 @lru_cache(maxsize=1024)
-def balanced_splits(model: ModelSpec, stages: Stages, ends: Ends) -> tuple[tuple[Split, Balance], ...]:
-    """First stage two fewer to one more, last stage down to none, the rest even to one layer; best balanced first."""
-    found, last_stage = [], len(stages) - 1
-    for tail in (0, 1) if ends.alone else (0,):  # stages behind the MTP modules: they hold the head alone
-        first, last = _sizes(model.num_layers, len(stages), ends, tail)
-        layers = _inner_layers(model, stages, first, last, tail)
-        found.append((layers, np.full(len(layers), last_stage - tail)))
-    layers, mtp = (np.concatenate(parts) for parts in zip(*found, strict=True))
+def balanced_splits(model: ModelSpec, stages: Stages, ends: Ends) -> Splits:
+    """First stage two fewer to one more, last stage down to none, the rest even to one layer."""
+    if len(stages) == 1:
+        parts = [(np.array([[model.num_layers]]), 0)]
+    else:  # the tail: stages behind the MTP modules, which hold the head alone
+        parts = [
+            (
+                _inner_layers(model, stages, *_sizes(model.num_layers, len(stages), ends, tail), tail),
+                len(stages) - 1 - tail,
+            )
+            for tail in ((0, 1) if ends.alone else (0,))
+        ]
+    layers = np.concatenate([rows for rows, _ in parts])
+    mtp = np.repeat([at for _, at in parts], [len(rows) for rows, _ in parts])
     largest_rank, largest = _balances(model, stages, layers, mtp)
     order = np.lexsort((largest, largest_rank))
-    rows = zip(layers[order].tolist(), mtp[order].tolist(), strict=True)
-    return tuple(
-        (Split(tuple(row), at, ""), (float(largest_rank[i]), float(largest[i])))
-        for (row, at), i in zip(rows, order, strict=True)
-    )
+    return Splits(layers[order], mtp[order], largest_rank[order], largest[order])
 
 
 def _sizes(total: int, stages: int, ends: Ends, tail: int) -> tuple[I64, I64]:

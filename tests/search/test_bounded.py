@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from autodeploy.hardware import load_hardware
 from autodeploy.models import load_model
-from autodeploy.search import bounded
+from autodeploy.search import bounded, workers
 from autodeploy.search.bounded import BoundedScreen
 from autodeploy.search.candidates import price
 from autodeploy.search.rank import identities
@@ -20,8 +21,11 @@ from autodeploy.search.real_parts import rules_allow, standard_laddered, standar
 from autodeploy.search.request import OBJECTIVES, SearchRequest
 from autodeploy.search.screen import Screened, keeping_of, screen
 from autodeploy.search.shortlist import Keeping, Shortlist, shorten
+from autodeploy.search.space import PART, WalkCounts, coarse_to_fine, plans
 from autodeploy.search.twin import Twin
+from autodeploy.search.workers import workers_for
 from autodeploy.strategy.laddered import Laddered
+from autodeploy.strategy.plan import SpaceCounts
 from cost_models.case import Case
 from cost_models.inputs import Workload
 from cost_models.step import Bounds, StepPrice, bounds, evaluate
@@ -52,7 +56,8 @@ def asked(name: str, **more: object) -> SearchRequest:
     hardware = load_hardware(profile)
     workload = Workload(seq_length=sequence, global_batch=batch, stack=hardware.stack)
     case = Case(model=load_model(name), hardware=hardware, workload=workload)
-    return SearchRequest(case=case, devices=devices, backend=backend, safe_usage=0.9, **more)  # type: ignore[arg-type]
+    given = {"case": case, "devices": devices, "backend": backend, "safe_usage": 0.9}
+    return SearchRequest(**{**given, **more})  # type: ignore[arg-type]
 
 
 def agree(left: Screened, right: Screened) -> None:
@@ -200,3 +205,66 @@ def joined(left: Shortlist | None, right: Shortlist | None, keeping: Keeping) ->
     if left is None or right is None:
         return right if left is None else left
     return left.merge(right, keeping)
+
+
+# ------------------------------------------------------------------------------- sizes, workers, the clock
+
+
+@dataclass
+class Counted:
+    """Plans of which only the number of strategies is known: ``per_size`` for each number of cards."""
+
+    per_size: int
+    asked: list[tuple[int, ...]]
+
+    def plan(self, sizes: tuple[int, ...], chunk: int) -> SimpleNamespace:
+        self.asked.append(tuple(sizes))
+        return SimpleNamespace(counts=SpaceCounts(core=len(sizes)), most=self.per_size * len(sizes))
+
+
+def test_small_sizes_share_a_plan_coarse_to_fine_and_large_ones_stand_alone() -> None:
+    request = fakes.request(devices=tuple(range(8, 808, 8)))
+    small, large, counts = Counted(100, []), Counted(10 * PART, []), WalkCounts()
+    for space in (small, large):
+        counts = WalkCounts()
+        assert len(list(plans(space, request, counts))) == len(space.asked)  # type: ignore[arg-type]
+        assert [size for sizes in space.asked for size in sizes] == coarse_to_fine(request.devices)
+        assert counts.sizes == counts.core == 100
+    assert len(small.asked) == 7 and max(map(len, small.asked)) == 37  # 1, 2, 4, 8, 16, 32, what is left
+    assert set(map(len, large.asked)) == {1}
+
+
+def test_workers_are_those_asked_for_or_what_the_space_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_cores", lambda: 4)
+
+    def started(most: int, **asked: object) -> int:
+        request = fakes.request(**asked)
+        return workers_for(request, request.devices[:1], Counted(most, []).plan((16,), 0))  # type: ignore[arg-type]
+
+    assert [started(most) for most in (0, 10**5, 10**6, 10**8)] == [1, 1, 2, 4]
+    assert started(10**5, devices=tuple(range(8, 96, 8))) == 2  # eleven sizes like the first
+    assert started(10, workers=3) == 3 and started(10**8, workers=1) == 1
+
+
+def test_a_search_out_of_time_has_looked_at_something_and_priced_it() -> None:
+    found = screen(asked("gpt-oss-20b", devices=(8, 16, 24)), REAL, deadline=0.0)
+    assert found.timed_out and found.counts.sizes < 3
+    assert found.shortlist is not None and found.shortlist.screened and len(found.shortlist.overall)
+    together = screen(asked("gpt-oss-20b", workers=2), REAL, deadline=0.0)
+    assert together.timed_out and together.shortlist is not None and len(together.shortlist.overall)
+
+
+def test_ctrl_c_keeps_what_was_found() -> None:
+    calls = [0]
+
+    def interrupted(case: Case, bases: StrategyBatch, ladder: Ladder, most_bytes: float) -> Bounds:
+        calls[0] += 1
+        if calls[0] > 1:
+            raise KeyboardInterrupt
+        return bounds(case, bases, ladder, most_bytes)
+
+    request = replace(asked("deepseek-v2-lite"), devices=(64, 128, 256))
+    found = screen(request, replace(REAL, bounds=interrupted))
+    assert found.interrupted and found.shortlist is not None and len(found.shortlist.overall) == 64
+    with pytest.raises(KeyboardInterrupt):
+        screen(request, replace(REAL, bounds=interrupted))  # at once: there is nothing to rank
