@@ -102,14 +102,14 @@ def page(records: list[Record]) -> str:
     each = sorted(1e6 * r["screen_s"] / r["screened"] for r in priced)
     return f"""# What a search costs
 
-`autodeploy search MODEL --hardware MACHINE --devices CARDS --seq-length {SEQ_LENGTH} --global-batch max(1024, CARDS / 4) --workers 1`,
-each in a process of its own, imports included: processor seconds of one core of a machine that had other work to do
-(`scripts/scale_table.py`, which writes this page). `-`: nothing fits.
+`autodeploy search MODEL --hardware MACHINE --devices CARDS --seq-length {SEQ_LENGTH} --global-batch max(1024, CARDS / 4)
+--workers 1`, each in a process of its own, imports included: processor seconds of one core of a machine that had other work to
+do (`scripts/scale_table.py`, which writes this page). `-`: nothing fits.
 
-Of {len(priced)} searches the slowest takes {slowest["cpu_s"]:.1f} s ({slowest["model"]} on {slowest["cards"]:,} cards), the largest
-{largest["gib"]:.2f} GiB ({largest["model"]} on {largest["cards"]:,}). A strategy, its peak memory exact and its step bounded from
-below, takes {each[len(each) // 2]:.0f} microseconds in the median; where there are few, what is done once a search weighs more. It does
-not grow with the cards.
+Of {len(priced)} searches the slowest takes {slowest["cpu_s"]:.1f} s ({slowest["model"]} on {slowest["cards"]:,} cards), the
+largest {largest["gib"]:.2f} GiB ({largest["model"]} on {largest["cards"]:,}). A strategy, its peak memory exact and its step
+bounded from below, takes {each[len(each) // 2]:.0f} microseconds in the median, and more where there are so few that what is
+done once a search weighs more; it does not grow with the cards.
 
 {(chr(10) * 2).join(table(records, title, text) for title, text in TABLES)}
 """
