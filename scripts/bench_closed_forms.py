@@ -5,7 +5,8 @@
 "first" is a call with one strategy of a shape that was not seen before, the other columns are later calls with 1, 8, 64 and
 1,024 strategies of that shape. Stage costs are made up (uniform in 0.5-1.5): speed does not depend on them. The last column
 divides the middle one (8 strategies, per strategy) by a fixed loop of numpy on the same core, measured in the same run:
-np.maximum(a * 1.1 + a, 0.5).sum(axis=1) over a [2000, 400] array.
+np.maximum(a * 1.1 + a, 0.5).sum(axis=1) over a [2000, 400] array. The lines at the end price twelve shapes of the interleaved
+schedules (2 to 8 ranks, 2 to 6 chunks) with 8 strategies each in one call, as a search does, and one by one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
-from cost_models.schedules import SCHEDULE_TABLE, closed_form_step_s
+from cost_models.schedules import SCHEDULE_TABLE, PipelineCosts, closed_forms_s
 from cost_models.schedules.lanes import Direction, LaneCosts
 
 BATCHES = (1, 8, 64, 1024)
@@ -60,13 +61,23 @@ def made_up_lanes(stages: int, count: int, rng: np.random.Generator) -> LaneCost
     )
 
 
-def asked(name: str, shape: tuple[int, int, int], count: int, on_lanes: bool) -> Callable[[], object]:
+def pipeline(shape: tuple[int, int, int], count: int, on_lanes: bool) -> PipelineCosts:
     pp, vpp, m = shape
     rng = np.random.default_rng(count)
-    costs = [rng.uniform(0.5, 1.5, (count, pp * vpp)) for _ in range(3)]
-    hop, micro_batches = rng.uniform(0, 0.1, count), np.full(count, m)
+    forward_s, input_s, weight_s = rng.uniform(0.5, 1.5, (3, pp * vpp, count))
     lanes = made_up_lanes(pp * vpp, count, rng) if on_lanes else None
-    return lambda: closed_form_step_s(name, *costs, hop, pp, vpp, micro_batches, 0, lanes)
+    return PipelineCosts(
+        forward_s=forward_s, input_s=input_s, weight_s=weight_s, p2p_s=rng.uniform(0, 0.1, count),
+        micro_batches=np.full(count, m), group=np.full(count, pp), pp=pp, vpp=vpp, lanes=lanes,
+    )  # fmt: skip
+
+
+def asked(name: str, shape: tuple[int, int, int], count: int, on_lanes: bool) -> Callable[[], object]:
+    """A call as the step makes it: what is worked out of the lanes is worked out each time."""
+    c = pipeline(shape, count, on_lanes)
+    return lambda: closed_forms_s(
+        [(SCHEDULE_TABLE[name], replace(c, lanes=c.lanes.take(slice(None)) if c.lanes else None))]
+    )
 
 
 def cpu_s(call: Callable[[], object], least_s: float) -> float:
@@ -114,6 +125,17 @@ def main() -> None:
                 print(
                     f"{label:24} {'/'.join(map(str, shape)):>10} {found[0]:9.0f}{figures}{found[2] / 1e6 / loop_s:9.3f}"
                 )
+    for name, on_lanes in (("interleaved", False), ("adaptive-pipe", True)):
+        together_and_apart(name, on_lanes, options.seconds)
+
+
+def together_and_apart(name: str, on_lanes: bool, least_s: float) -> None:
+    shapes = [(pp, vpp, 6 * pp) for pp in (2, 4, 8) for vpp in (2, 3, 4, 6)]
+    parts = [(SCHEDULE_TABLE[name], pipeline(shape, 8, on_lanes)) for shape in shapes]
+    together = cpu_s(lambda: closed_forms_s(parts), least_s)
+    apart = cpu_s(lambda: [closed_forms_s([one]) for one in parts], least_s)
+    label = name + (" (lanes)" if on_lanes else "")
+    print(f"{label:24} {len(parts)} shapes: {1e3 * together:.1f} ms in one call, {1e3 * apart:.1f} ms one by one")
 
 
 if __name__ == "__main__":

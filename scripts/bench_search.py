@@ -50,7 +50,11 @@ SPACES = {
     ),
 }  # fmt: skip
 ESTIMATE = "estimate llama-3.1-70b TP8/PP4/VPP5 --hardware h100-sxm --devices 64 --seq-length 8192 --global-batch 512"
-OTHERS = ("TP8/PP4/VPP5", "TP4/PP8/VPP5", "TP8/PP8/VPP2", "TP8/PP4/VPP5/full", "TP4/PP8/VPP10/MBS2", "TP8/PP2/VPP10")
+OTHERS = (
+    "TP8/PP4/VPP5", "TP4/PP8/VPP5", "TP8/PP8/VPP2", "TP8/PP4/VPP5/full", "TP4/PP8/VPP10/MBS2", "TP8/PP2/VPP10", "TP8/PP4",
+    "TP4/PP4/VPP10", "TP8/PP8/VPP5/G16", "TP8/PP4/VPP4/MBS2", "TP2/PP8/VPP5/CP2", "TP4/PP8/VPP2/selective(core_attn)",
+    "TP8/PP4/VPP2", "TP8/PP8/VPP10", "TP8/PP2/VPP5/full",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

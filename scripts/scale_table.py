@@ -84,7 +84,7 @@ def table(records: list[Record], title: str, text: Callable[[Record], str]) -> s
 
 
 def seconds(value: float) -> str:
-    return f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 TABLES: tuple[tuple[str, Callable[[Record], str]], ...] = (
@@ -102,14 +102,14 @@ def page(records: list[Record]) -> str:
     each = sorted(1e6 * r["screen_s"] / r["screened"] for r in priced)
     return f"""# What a search costs
 
-Written by `scripts/scale_table.py`: `autodeploy search MODEL --hardware MACHINE --devices CARDS --seq-length {SEQ_LENGTH}
---global-batch max(1024, CARDS / 4) --workers 1`, every search in a process of its own, imports included; processor seconds of
-one core of the machine that wrote the page, which is busy with other work. `-`: nothing fits.
+`autodeploy search MODEL --hardware MACHINE --devices CARDS --seq-length {SEQ_LENGTH} --global-batch max(1024, CARDS / 4)
+--workers 1`, each in a process of its own, imports included: processor seconds of one core of a machine that had other work to
+do (`scripts/scale_table.py`, which writes this page). `-`: nothing fits.
 
-The slowest of the {len(priced)} searches is {slowest["model"]} on {slowest["cards"]:,} cards, {slowest["cpu_s"]:.1f} s; the
-largest is {largest["model"]} on {largest["cards"]:,}, {largest["gib"]:.2f} GiB. A strategy takes {each[len(each) // 2]:.1f}
-microseconds in the median: its peak memory exactly, and a lower bound of its step. What grows with the cards is the number of
-strategies, up to where the batch and the layers allow no more; simulated steps of long pipelines are the rest.
+Of {len(priced)} searches the slowest takes {slowest["cpu_s"]:.1f} s ({slowest["model"]} on {slowest["cards"]:,} cards), the
+largest {largest["gib"]:.2f} GiB ({largest["model"]} on {largest["cards"]:,}). A strategy, its peak memory exact and its step
+bounded from below, takes {each[len(each) // 2]:.0f} microseconds in the median, and more where there are so few that what is
+done once a search weighs more; it does not grow with the cards.
 
 {(chr(10) * 2).join(table(records, title, text) for title, text in TABLES)}
 """

@@ -12,7 +12,7 @@ from autodeploy.schedule.request import SimulationRequest
 from autodeploy.schedule.table import build_schedule
 from cost_models.schedules import SCHEDULE_TABLE
 
-KEPT = 64  # graphs; of 100 ranks and 1,000 micro-batches one is 10 MB
+KEPT = 32  # graphs; of 100 ranks and 1,000 micro-batches one is 10 MB
 
 
 def graph_of(request: SimulationRequest, ends: str) -> BlockGraph:

@@ -11,12 +11,23 @@ from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from autodeploy.schedule.operations import F
-from autodeploy.schedule.segments import COMPUTE, INTER, INTRA, IS_EP, Node, Segment, Streams, Structure, build_streams
+from autodeploy.schedule.operations import F, I, W
+from autodeploy.schedule.segments import (
+    COMPUTE,
+    INTER,
+    INTRA,
+    IS_EP,
+    RECOMPUTE_CHAIN,
+    Node,
+    Segment,
+    Streams,
+    Structure,
+    build_streams,
+)
 from cost_models.records import record
 
 WEIGHTS = frozenset({int(Segment.EXPERTS_W), int(Segment.ATTENTION_W)})
-Rule = tuple[bool, int, float, int]  # weight parts last, the leading stream first, the longer tail first; the node
+RECOMPUTE_MASK = sum(1 << segment for segment in RECOMPUTE_CHAIN)
 EP_MASK = sum(1 << segment for segment in Segment if IS_EP[segment])
 EACH_LANE = (COMPUTE, INTRA, INTER)
 COMPUTE_UNITS: dict[int, float] = {
@@ -70,12 +81,14 @@ CATALOGUE = _catalogue()
 
 def same_as(name: str, kinds: tuple[int, ...], structures: tuple[Structure, ...]) -> str:
     """The plainest entry of the same sequence: recompute that is there need not be thought of, nor can what has no expert
-    communication be cut; and a forward alone goes as it comes."""
+    communication be cut; and what is a line of nodes goes as it comes."""
     entry = lane_order(name)
     masks = [mask for structure in structures for mask in structure]
     recomputed = entry.as_recomputed and all(_with_recompute(mask) == mask for mask in masks)
     uncut = entry.pieces > 1 and not any(mask & EP_MASK for mask in masks)
-    if kinds == (F,) and (entry.pieces == 1 or uncut):
+    whole = entry.pieces == 1 or uncut
+    in_line = kinds == (F,) or (kinds == (I,) and not any(mask & RECOMPUTE_MASK for mask in masks))
+    if kinds == (W,) or (in_line and whole):
         return "chunk"
     return f"sub-layer-{entry.communication_frac}" if recomputed or uncut else name
 
@@ -129,17 +142,20 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
     """
     nodes, lanes, followers = streams.nodes, streams.lanes, streams.followers
     length = [nominal_s(node, entry) for node in nodes]
-    rules = _rules(nodes, length, entry)
+    by_rule = _by_rule(nodes, length, entry)
+    place = [0] * len(nodes)
+    for at, node in enumerate(by_rule):
+        place[node] = at
     missing, ready_s, free_s = [len(node.after) for node in nodes], [0.0] * len(nodes), [0.0, 0.0, 0.0]
-    now: tuple[list[Rule], ...] = ([], [], [])
-    later: tuple[list[tuple[float, Rule]], ...] = ([], [], [])
+    now: tuple[list[int], ...] = ([], [], [])  # places by the rule
+    later: tuple[list[tuple[float, int]], ...] = ([], [], [])
     for at, count in enumerate(missing):
         if not count:
-            heappush(now[lanes[at]], rules[at])
+            heappush(now[lanes[at]], place[at])
     sequence: list[int] = []
     while len(sequence) < len(nodes):
-        start, rule = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
-        best = rule[-1]
+        start, first = min([(free_s[k], now[k][0]) if now[k] else later[k][0] for k in EACH_LANE if now[k] or later[k]])
+        best = by_rule[first]
         lane = lanes[best]
         if now[lane]:
             heappop(now[lane])
@@ -157,18 +173,20 @@ def list_schedule(streams: Streams, entry: LaneOrder) -> tuple[int, ...]:
             if not missing[after]:
                 lane, at_s = lanes[after], round(ready_s[after], 9)
                 if at_s <= free_s[lane]:
-                    heappush(now[lane], rules[after])
+                    heappush(now[lane], place[after])
                 else:
-                    heappush(later[lane], (at_s, rules[after]))
+                    heappush(later[lane], (at_s, place[after]))
     return tuple(sequence)
 
 
-def _rules(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[Rule]:
+def _by_rule(nodes: tuple[Node, ...], length: list[float], entry: LaneOrder) -> list[int]:
+    """Weight parts last, the leading stream first, the longer tail first; then as they come."""
     tails, lead = _tails(nodes, length), entry.lead
-    return [
+    rules = [
         (node.segment in WEIGHTS, 0 if lead is None else int(node.stream != lead), -tails[at], at)
         for at, node in enumerate(nodes)
     ]
+    return [rule[-1] for rule in sorted(rules)]
 
 
 def _tails(nodes: tuple[Node, ...], length: list[float]) -> list[float]:

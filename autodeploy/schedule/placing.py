@@ -94,11 +94,15 @@ class Placer:
 
     def put_next(self, line: Line) -> None:
         """Runs the next operation of a line."""
-        rank, ends, source = line.rank, line.ends, line.source
-        index, now = len(ends), self.clock[rank]
-        if index >= len(source):
+        index = len(line.ends)
+        if index >= len(line.source):
             raise RuntimeError(f"operation {line.first_code + index} placed before what it needs")
-        ready = source[index] + line.hop_s
+        self.put_at(line, line.source[index] + line.hop_s)
+
+    def put_at(self, line: Line, ready: float) -> None:
+        """Runs the next operation of a line, whose input is there at `ready`."""
+        rank, ends = line.rank, line.ends
+        now = self.clock[rank]
         if self.first_s[rank] < 0:
             self.first_s[rank] = now = max(now, ready)
             self._wait(rank, 0.0)
@@ -106,8 +110,8 @@ class Placer:
             self._wait(rank, ready - now)
             now = ready
         self.clock[rank] = now = now + line.cost_s
+        code = line.first_code + len(ends)
         ends.append(now)
-        code = line.first_code + index
         self.orders[rank].append(code)
         if line.forward:
             self.held[rank] += 1.0

@@ -48,10 +48,14 @@ def _planned(
         slack = [0.0] * shape.pp
         for _ in range(4):
             planner = VPlanner(shape, costs, slack, best_s - EVEN_S)
-            if not planner.plans(fill_f, fill_i) or planner.score_s() >= best_s - EVEN_S:
+            shorter = planner.plans(fill_f, fill_i) and planner.score_s() < best_s - EVEN_S
+            if shorter:
+                best, best_s = planner.orders, planner.score_s()
+                first_s = best_s if first_s == float("inf") else first_s
+            if not planner.asked and not any(slack):
+                return best, first_s  # every pass is this one
+            if not shorter:
                 break
-            best, best_s = planner.orders, planner.score_s()
-            first_s = best_s if first_s == float("inf") else first_s
             slack = [max(planner.idle) - idle for idle in planner.idle]
     return best, first_s
 
@@ -62,6 +66,7 @@ class VPlanner(Placer):
     def __init__(self, shape: PipelineShape, costs: OrderCosts, slack: list[float], at_most_s: float) -> None:
         super().__init__(v_placement(shape.pp), shape.micro_batches, costs, 2.0 * shape.pp, at_most_s)
         self.slack = slack
+        self.asked = False  # whether a choice or the slack has ever decided
 
     def plans(self, fill_f: bool, fill_i: bool) -> bool:
         """False when the pass gets stuck, or too long."""
@@ -166,7 +171,9 @@ class VPlanner(Placer):
             weight_s = self.next_w_s(rank)
             if weight_s > wait:
                 worst = max(self.most_idle, max(self.idle[rank], self.slack[rank]))
-                if overrun and wait > worst - self.idle[rank]:
-                    self.put_w(rank)
+                if wait > worst - self.idle[rank]:
+                    self.asked = True
+                    if overrun:
+                        self.put_w(rank)
                 return
             self.put_w(rank)

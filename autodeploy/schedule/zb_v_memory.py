@@ -135,21 +135,22 @@ class PatternPlayer(Placer):
     def run(self, greedily: bool, early: bool) -> None:
         turns, clock, pending = [0] * self.pp, self.clock, self.pending
         ahead: list[Counter[tuple[int, int]]] = [Counter() for _ in range(self.pp)]  # run before their turn
-        for rank, kind, stage in self.calendar:
-            turns[rank] += 1
-            if early and ahead[rank] and ahead[rank][kind, stage]:
-                ahead[rank][kind, stage] -= 1
-                continue
-            line = self.lines[kind][stage]
-            index, source = len(line.ends), line.source
-            ready = source[index] + line.hop_s if index < len(source) else 0.0
-            if early and clock[rank] + self.shortest_s[rank] <= ready:
-                self._run_ahead(rank, ready, turns[rank], ahead[rank])
-            if kind == F and self.held[rank] + 1.0 > self.limit:
+        lines = [self.lines[kind][stage] for _, kind, stage in self.calendar]
+        for (rank, kind, stage), line in zip(self.calendar, lines, strict=True):
+            if early:
+                turns[rank] += 1
+                if ahead[rank] and ahead[rank][kind, stage]:
+                    ahead[rank][kind, stage] -= 1
+                    continue
+            ready = until = line.source[len(line.ends)] + line.hop_s
+            if early and clock[rank] + self.shortest_s[rank] <= until:
+                self._run_ahead(rank, until, turns[rank], ahead[rank])
+                ready = line.source[len(line.ends)] + line.hop_s
+            if line.forward and self.held[rank] + 1.0 > self.limit:
                 self.make_room(rank)
-            if pending[rank] and ready > clock[rank]:
-                self.fill_wait(rank, ready, greedily)
-            self.put_next(line)
+            if until > clock[rank] and pending[rank]:
+                self.fill_wait(rank, until, greedily)
+            self.put_at(line, ready)
         self.finish()
 
     def _run_ahead(self, rank: int, ready_s: float, turn: int, ahead: Counter[tuple[int, int]]) -> None:

@@ -249,14 +249,12 @@ class _SideBySide(_Waves):
 
     def run(self) -> None:
         first = min(self.turned - self.pp + 1, self.led)
-        alone = max(
-            first, min(shift + block.order.total for shift, block in zip(self.shifts, self.blocks, strict=True))
-        )
+        alone = max(first, min(s + block.order.total for s, block in zip(self.shifts, self.blocks, strict=True)))
         pairs = min(max(first, self.turned), alone)
         for wave, (forward_s,) in enumerate(self.laid_out(0, first, 0)):
             self.do_forwards(wave, forward_s)
         for wave, seconds in enumerate(self.laid_out(first, pairs, 0, 1, 2, 3), first):
-            self._turn(wave, *seconds)
+            self._turn(wave, seconds)
         for wave, seconds in enumerate(self.laid_out(pairs, alone, 0, 1, 2), pairs):
             if wave in self.marks:
                 self.mark(wave)
@@ -264,7 +262,7 @@ class _SideBySide(_Waves):
         for wave, seconds in enumerate(self.laid_out(alone, self.led, 0, 1, 2, 3, 4), alone):
             if wave in self.marks:
                 self.mark(wave)
-            self._turn(wave, *seconds)
+            self._turn(wave, seconds)
         for wave, (gradient_s, compute_s) in enumerate(self.laid_out(self.led, self.waves, 3, 4), self.led):
             self._alone(wave, gradient_s, compute_s)
 
@@ -279,20 +277,19 @@ class _SideBySide(_Waves):
         np.maximum(forwards, gradients, out=clock)
         self._hand_on(wave, forwards, gradients)
 
-    def _turn(
-        self, wave: int, forward_s: F64, led_s: F64, backward_s: F64, turned_s: F64, compute_s: F64 | None = None
-    ) -> None:
-        """`compute_s`: where backwards alone are among the turns."""
+    def _turn(self, wave: int, seconds: tuple[F64, ...]) -> None:
+        """A fifth, computing, where backwards alone are among the turns."""
+        forward_s, led_s, backward_s, turned_s, *compute_s = seconds
         forwards, gradients, clock = self.forward_window(wave), self.gradient_window(wave), self.clock
-        alone = None if compute_s is None else np.maximum(clock, gradients) + compute_s
+        alone = [np.maximum(clock, gradients) + part for part in compute_s]
         np.add(forwards, forward_s, forwards)
         np.maximum(forwards, clock + led_s, out=forwards)
         np.add(gradients, backward_s, gradients)
         np.maximum(gradients, clock + turned_s, out=gradients)
         np.maximum(clock, forwards, out=clock)
         np.maximum(clock, gradients, out=clock)
-        if alone is not None:
-            np.maximum(clock, alone, out=clock)
+        for end in alone:
+            np.maximum(clock, end, out=clock)
         self._hand_on(wave, forwards, gradients)
 
     def _hand_on(self, wave: int, forwards: F64, gradients: F64) -> None:
