@@ -152,7 +152,7 @@ def run_cell(argv: list[str]) -> dict[str, Any]:
 
 
 def _scenarios(case_text: str, asked_text: str) -> dict[str, Any]:
-    import inspect
+    import dataclasses
     import json
     import time
 
@@ -165,7 +165,7 @@ def _scenarios(case_text: str, asked_text: str) -> dict[str, Any]:
     began = time.monotonic()
     named, asked = json.loads(case_text), json.loads(asked_text)
     record: dict[str, Any] = {"error": None, "ranked": [], "nearest": [], "space": {}}
-    blank = dict.fromkeys(inspect.signature(CaseOptions).parameters) | {
+    blank = dict.fromkeys(field.name for field in dataclasses.fields(CaseOptions)) | {
         "seq_length": 4096,
         "global_batch": 1024,
         "precision": "bf16",
