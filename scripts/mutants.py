@@ -176,8 +176,8 @@ FAULTS = (
     Fault(
         "in flight off by a group",
         STEP + "in_flight.py",
-        "total - chunk * group, 0.0, group)",
-        "total - chunk * group, 0.0, group - 1)",
+        "count - chunk * g, 0.0, g)",
+        "count - chunk * g, 0.0, g - 1)",
     ),
     Fault("a V placed as a loop", STEP + "geometry.py", 'if placement == "v":', "if False:"),
     Fault("both ends as one", STEP + "geometry.py", "work=(onto + onto[:, mirror]) / 2.0", "work=onto"),

@@ -17,6 +17,7 @@ from cost_models.strategies import F64, I64, Bool
 if TYPE_CHECKING:
     from autodeploy.search.twin import Decide
 
+PLAIN = 64  # groups at most whose plainest variant is replayed
 RISKY_FRAC = 0.25  # of the rows shown: kept for what is predicted fast and may not fit
 
 
@@ -28,7 +29,7 @@ def with_safe(request: SearchRequest, leaders: Candidates, pool: Candidates, cou
         return leaders
     wide = replace(request, top=max(request.top, count))
     first = rank(wide, safe, safe.step_s, safe.step_s).candidates
-    plain = plainest(near_best(safe), wide.top)
+    plain = plainest(near_best(safe), min(wide.top, PLAIN))
     both = Candidates.concatenate([leaders, first, plain])
     return rank(
         replace(wide, top=len(both), all_variants=True, objective="time"), both, both.step_s, both.step_s

@@ -31,6 +31,8 @@ class LayoutGeometry:
     placement: Placement
     stage: I64  # [pp * vpp] distinct stage of each virtual stage
     rank: I64  # [pp] distinct rank of each pipeline rank
+    by_kind: I64  # [pp] pipeline ranks, those alike beside each other
+    kind_starts: I64  # [P] where each distinct rank begins among them
     counts: F64  # [C, S] layers of each column
     layers_in_all: F64  # [C]
     held: I64  # [V, P] distinct stage of each chunk of a rank
@@ -52,24 +54,23 @@ def layout_geometry(layout: Layout, placement: Placement, whole: bool) -> Layout
     apart = whole or placement == "both-ends"  # how much of either end a rank holds depends on its place
     rank = np.arange(pp) if apart else _numbered([chunks[:, r].tobytes() for r in range(pp)])
     ranks = int(rank.max()) + 1
-    first = np.array([int(np.argmax(rank == p)) for p in range(ranks)])
-    last = np.array([pp - 1 - int(np.argmax(rank[::-1] == p)) for p in range(ranks)])
+    by_kind = np.argsort(rank, kind="stable")
+    starts = np.searchsorted(rank[by_kind], np.arange(ranks))
+    first, last = by_kind[starts], by_kind[np.append(starts[1:], pp) - 1]
     held = chunks[:, first]
     onto = np.zeros((stages, ranks))
     np.add.at(onto, (held, np.arange(ranks)[None, :]), 1.0)
     both = placement == "both-ends"
     mirror = np.arange(ranks)[::-1] if both else np.arange(ranks)
-    before = np.zeros((stages, pp))  # first chunks of the ranks before each rank
-    for r in range(1, pp):
-        before[:, r] = before[:, r - 1]
-        before[stage[r - 1], r] += 1.0
+    chunk = (np.arange(stages)[:, None] == stage[:pp]).astype(float)
+    before = np.cumsum(chunk, axis=1) - chunk  # first chunks of the ranks before each rank
     behind = before[:, last]
     if both:
         behind = before[:, np.minimum(last, pp - 1 - last)]
     counts = np.zeros((layout.counts.shape[1], stages))
     counts[:, stage] = layout.counts.T
     return LayoutGeometry(
-        pp=pp, vpp=vpp, placement=placement, stage=stage, rank=rank, counts=counts,
+        pp=pp, vpp=vpp, placement=placement, stage=stage, rank=rank, by_kind=by_kind, kind_starts=starts, counts=counts,
         layers_in_all=layout.counts.sum(axis=0), held=held, onto=onto,
         work=(onto + onto[:, mirror]) / 2.0, mirror=mirror, ahead=before[:, first], behind=behind,
     )  # fmt: skip

@@ -296,8 +296,8 @@ def test_static_bytes_by_stage() -> None:
 
 def test_activations_in_flight() -> None:
     """Five chunks in groups of two with two chunks a rank: 2 of chunk 0, 2 of chunk 1, then one more of chunk 0."""
-    assert in_flight_by_chunk(np.array([5.0]), 2, 2)[:, 0].tolist() == [3.0, 2.0]
-    assert in_flight_v(np.array([6.0]), 2)[:, 0].tolist() == [3.0, 3.0]
+    assert in_flight_by_chunk(np.array([[5.0]]), np.array([2]), 2)[0, :, 0].tolist() == [3.0, 2.0]
+    assert in_flight_v(np.array([[6.0]]), 2)[0, :, 0].tolist() == [3.0, 3.0]
 
 
 def test_what_ranks_hold_of_each_stage() -> None:
