@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autodeploy.schedule.costs import StageMemory
-from autodeploy.schedule.operations import B, F, I, Schedule, W
+from autodeploy.schedule.operations import F, Schedule
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+# What an operation of each kind (F, B, I, W) adds to the whole chunks of its stage, and to those that wait for W.
+WHOLE, PARTLY = np.array([1, -1, -1, 0]), np.array([0, 0, 1, -1])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)  # as many as graphs are kept
 def live_chunks(schedule: Schedule) -> tuple[tuple[I64, I64, I64], ...]:
     """Per rank: its stages [V], and the distinct states it goes through: whole chunks, and chunks that wait for W, [rows, V].
 
     A chunk is whole from its F to its B or I. States below another in every count are left out.
     """
     result = []
-    for order in schedule.orders:
-        stages = sorted({op[1] for slot in order for op in slot})
-        column = {stage: at for at, stage in enumerate(stages)}
-        live = [0] * (2 * len(stages))
-        seen: set[tuple[int, ...]] = set()
-        for slot in order:
-            for kind, stage, _ in slot:  # a pair allocates its forward first
-                at = column[stage]
-                if kind == F:
-                    live[at] += 1
-                    seen.add(tuple(live))
-                    continue
-                if kind != W:
-                    live[at] -= 1
-                if kind != B:
-                    live[len(stages) + at] += 1 if kind == I else -1
-        rows = _undominated(np.array(sorted(seen, reverse=True)))
-        result.append((np.array(stages), rows[:, : len(stages)], rows[:, len(stages) :]))
+    for low, high in pairwise(schedule.first.tolist()):
+        ops = schedule.ops[low:high].reshape(-1, 3)  # a pair allocates its forward first
+        kind, stage, _ = ops[ops[:, 0] >= 0].T
+        stages, column = np.unique(stage, return_inverse=True)
+        held = column.reshape(-1)[:, None] == np.arange(len(stages))
+        whole = np.cumsum(held * WHOLE[kind][:, None], axis=0)
+        partly = np.cumsum(held * PARTLY[kind][:, None], axis=0)
+        states = np.unique(np.concatenate([whole, partly], axis=1)[kind == F], axis=0)
+        rows = _undominated(states[::-1])
+        result.append((stages.astype(np.int64), rows[:, : len(stages)], rows[:, len(stages) :]))
     return tuple(result)
 
 

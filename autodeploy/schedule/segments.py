@@ -94,6 +94,11 @@ class Node(NamedTuple):
     after: tuple[int, ...]
     entry: bool  # waits for the input of its stream
 
+    def moved(self, first: int) -> Node:
+        """The same in the second stream, behind so many nodes of the first."""
+        after = tuple([at + first for at in self.after])
+        return Node(self.lane, 1, self.layer, self.segment, self.pieces, after, self.entry)
+
 
 @record(kw_only=False, eq=False)
 class Streams:
@@ -131,39 +136,53 @@ def build_streams(
     A full backward hands its gradient on when all of it has run, weight parts too (one autograd call), or, with
     `early_gradient`, as soon as its input part has.
     """
-    nodes: list[Node] = []
-    exits = []
-    for stream, (kind, structure) in enumerate(zip(kinds, structures, strict=True)):
-        chain = _Chain(nodes, stream, structure, pieces, early_gradient)
-        if kind == F:
-            chain.forward()
-        elif kind in (B, I):
-            chain.backward(with_weights=kind == B)
-        elif kind == W:
-            chain.weights()
-        exits.append(chain.tail if early_gradient or kind != B else chain.everything())
-    return Streams(nodes=tuple(nodes), exits=tuple(exits))
+    nodes: tuple[Node, ...] = ()
+    exits: list[tuple[int, ...]] = []
+    for kind, structure in zip(kinds, structures, strict=True):
+        own, ends = _chain(kind, structure, pieces, early_gradient)
+        first = len(nodes)
+        if exits:
+            own = tuple([node.moved(first) for node in own])
+            ends = tuple([at + first for at in ends])
+        nodes += own
+        exits.append(ends)
+    return Streams(nodes=nodes, exits=tuple(exits))
+
+
+@lru_cache(maxsize=4096)
+def _chain(
+    kind: int, structure: Structure, pieces: int, early_gradient: bool
+) -> tuple[tuple[Node, ...], tuple[int, ...]]:
+    """Nodes of an operation alone in its slot, and those that make its output."""
+    chain = _Chain(structure, pieces, early_gradient)
+    if kind == F:
+        chain.forward()
+    elif kind in (B, I):
+        chain.backward(with_weights=kind == B)
+    elif kind == W:
+        chain.weights()
+    return tuple(chain.nodes), chain.tail if early_gradient or kind != B else chain.everything()
 
 
 class _Chain:
-    """Appends the nodes of one stream; `tail` is what the next node of the chain waits for."""
+    """Appends the nodes of an operation; `tail` is what the next node of the chain waits for."""
 
-    def __init__(self, nodes: list[Node], stream: int, structure: Structure, pieces: int, eager: bool) -> None:
-        self.nodes, self.stream, self.structure, self.pieces = nodes, stream, structure, pieces
+    def __init__(self, structure: Structure, pieces: int, eager: bool) -> None:
+        self.nodes: list[Node] = []
+        self.structure, self.pieces = structure, pieces
         self.eager = eager  # recompute need not wait for the gradient
         self.tail: tuple[int, ...] = ()
 
     def everything(self) -> tuple[int, ...]:
-        """Nodes of the stream that no other node of it waits for."""
-        mine = [at for at, node in enumerate(self.nodes) if node.stream == self.stream]
-        waited = {before for at in mine for before in self.nodes[at].after}
-        return tuple(at for at in mine if at not in waited)
+        """Nodes that no other node waits for."""
+        waited = {before for node in self.nodes for before in node.after}
+        return tuple(at for at in range(len(self.nodes)) if at not in waited)
 
     def _has(self, layer: int, segment: int) -> bool:
         return bool(self.structure[layer] >> segment & 1)
 
     def _add(self, layer: int, segment: int, after: tuple[int, ...], entry: bool, pieces: int = 1) -> int:
-        self.nodes.append(Node(LANE_OF[segment], self.stream, layer, segment, pieces, after, entry))
+        self.nodes.append(Node(LANE_OF[segment], 0, layer, segment, pieces, after, entry))
         return len(self.nodes) - 1
 
     def _run(self, layer: int, chain: tuple[Segment, ...], tail: tuple[int, ...], entry: bool) -> tuple[int, ...]:
