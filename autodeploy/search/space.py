@@ -12,7 +12,7 @@ from autodeploy.strategy.laddered import Laddered
 from autodeploy.strategy.plan import SpaceCounts
 from cost_models.strategies import StrategyBatch
 
-PART = 1 << 16  # bases x rungs bounded at once: so many that a call's fixed cost is small
+PART = 1 << 19  # bases x rungs bounded at once: so many that a call's fixed cost is small
 CHUNK = 16384  # strategies priced at once: large enough for numpy, small enough for the cache and for memory
 
 
