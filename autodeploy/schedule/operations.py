@@ -122,12 +122,6 @@ class Schedule:
         forwards = np.asarray((self.ops[:, :, 0] <= F).all(axis=1))
         return np.array([_leading(forwards[low:high]) for low, high in pairwise(self.first)])
 
-    @property
-    def cool_down(self) -> I64:
-        """Slots of each rank after its last forward, [P]."""
-        none = np.asarray((self.ops[:, :, 0] != F).all(axis=1))
-        return np.array([_leading(none[low:high][::-1]) for low, high in pairwise(self.first)])
-
 
 def _leading(flags: NDArray[np.bool_]) -> int:
     return len(flags) if flags.all() else int(np.argmin(flags))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from autodeploy.search import SearchRequest, run_search
 from autodeploy.strategy.axes import Axes
 from autodeploy.strategy.convert import batch_to_strategy
 from autodeploy.strategy.notation import parse_strategy
+from cost_models.case import Case
+from cost_models.inputs import SoftwareStack
 from cost_models.step import evaluate
 from cost_models.strategies import StrategyBatch
 from tests.laws.samples import CASES, apart, case, strategies, together
@@ -116,3 +118,19 @@ def test_equals_are_ordered_by_what_they_are() -> None:
     assert texts == [str(batch_to_strategy(turned, i)) for i in total_order(turned, same)]
     regrouped = replace(batch, micro_batch_group=np.where(batch.micro_batch_group == 0, batch.pp, 0))
     assert (total_order(regrouped, same) == total_order(batch, same)).all()
+
+
+@pytest.mark.parametrize("flag", [f.name for f in fields(SoftwareStack) if isinstance(f.default, bool)])
+def test_so_it_is_under_every_program(flag: str) -> None:
+    """Each switch of the stack the other way round: strategies of unlike EP, TP and dispatch, alone and together."""
+    plain = case("mixtral-8x7b")
+    stack = plain.workload.stack
+    turned = replace(plain.workload, stack=replace(stack, **{flag: not getattr(stack, flag)}))
+    here = Case(model=plain.model, hardware=plain.hardware, workload=turned)
+    found = [batch for _, batch in strategies("mixtral-8x7b", 20, 1)]
+    assert len({int(batch.ep[0]) for batch in found}) > 1
+    cost = evaluate(here, together(found))
+    for i, batch in enumerate(found):
+        alone = evaluate(Case(model=plain.model, hardware=plain.hardware, workload=turned), batch)
+        assert cost.step_s[i] == pytest.approx(alone.step_s[0], rel=EXACT)
+        assert cost.peak_reserved_bytes[i] == pytest.approx(alone.peak_reserved_bytes[0], rel=EXACT)
